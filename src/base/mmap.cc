@@ -1,0 +1,62 @@
+#include "base/mmap.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace ridge {
+
+Result<MappedFile> MappedFile::Open(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    const Code code = errno == ENOENT || errno == ENOTDIR ? Code::kNotFound : Code::kPermissionDenied;
+    return Fail(code, "cannot open file").Where(path).Found(std::strerror(errno)).Remedy("check the path and its permissions");
+  }
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    ::close(fd);
+    return Fail(Code::kInvalidArgument, "not a regular file").Where(path).Remedy("give the path of a file");
+  }
+  MappedFile file;
+  file.path_ = path;
+  file.size_bytes_ = static_cast<size_t>(info.st_size);
+  if (file.size_bytes_ > 0) {
+    void* map = ::mmap(nullptr, file.size_bytes_, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (map == MAP_FAILED) {
+      const int reason = errno;
+      ::close(fd);
+      file.size_bytes_ = 0;
+      return Fail(Code::kResourceExhausted, "cannot map file").Where(path).Found(std::strerror(reason));
+    }
+    file.data_ = static_cast<const std::byte*>(map);
+  }
+  ::close(fd);
+  return file;
+}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_bytes_, other.size_bytes_);
+  std::swap(path_, other.path_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_bytes_);
+}
+
+void MappedFile::Release(size_t offset_bytes, size_t size_bytes) const {
+  const size_t page = 4096;
+  const size_t begin = (offset_bytes + page - 1) / page * page;
+  const size_t end = (offset_bytes + size_bytes) / page * page;
+  if (begin < end && end <= size_bytes_) {
+    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  }
+}
+
+}  // namespace ridge

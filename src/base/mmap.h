@@ -1,0 +1,39 @@
+// Read-only memory map of a whole file.
+//
+//   RIDGE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
+//   std::span<const std::byte> bytes = file.bytes();
+//
+// Owner: unmaps on destruction. Immutable after Open, so thread-safe. The file must not shrink while it is mapped.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+
+namespace ridge {
+
+class MappedFile {
+ public:
+  // Errors: kNotFound, kPermissionDenied, kInvalidArgument (a directory or a device), kResourceExhausted.
+  static Result<MappedFile> Open(const std::string& path);
+
+  MappedFile() = default;
+  MappedFile(MappedFile&& other) noexcept { *this = std::move(other); }
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  std::span<const std::byte> bytes() const { return {data_, size_bytes_}; }
+  const std::string& path() const { return path_; }
+
+  // Tells the kernel that the pages wholly inside [offset, offset + size) are not needed soon: they leave resident memory.
+  void Release(size_t offset_bytes, size_t size_bytes) const;
+
+ private:
+  const std::byte* data_ = nullptr;
+  size_t size_bytes_ = 0;
+  std::string path_;
+};
+
+}  // namespace ridge
