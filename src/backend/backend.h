@@ -1,0 +1,101 @@
+// What the engine needs of a device: compile a model's graph once, then run steps of it over paged state.
+//
+//   RIDGE_ASSIGN_OR_RETURN(auto program, backend->Compile(graph, options));
+//   RIDGE_ASSIGN_OR_RETURN(auto state, program->NewState({.n_pages = 64, .page_tokens = 32}));
+//   RIDGE_RETURN_IF_ERROR(program->Run(step, *state, logits));
+//
+// Guarantees: the logits of a token depend only on the tokens before it in its sequence (docs/numerics.md): not on the other
+// sequences of the step, the threads, the chunking, the page size or the ISA. One caller at a time (the engine's thread).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "graph/graph.h"
+
+namespace ridge::backend {
+
+enum class KvType { kF16, kBF16, kF32 };
+std::string_view Name(KvType type);
+Result<KvType> ParseKvType(std::string_view name);  // the error lists what this build has
+size_t ValueBytes(KvType type);
+
+struct CompileOptions {
+  int n_threads = 1;
+  std::string isa;             // empty: the best that this CPU has
+  int64_t max_tokens = 512;    // rows of one step at most: sizes the workspace
+  int64_t max_logit_rows = 1;  // of them, rows that give logits
+  bool strict = false;         // an op without a fast kernel is an error
+  // Called when a weight's bytes have been taken over and its file pages may leave memory.
+  std::function<void(const graph::Weight&)> release;
+};
+
+struct StateOptions {
+  int64_t n_pages = 0;
+  int64_t page_tokens = 32;  // multiple of 16
+  KvType k_type = KvType::kF16, v_type = KvType::kF16;
+};
+
+// KV pages of all layers. The engine owns it; page ids come from cache::PagePool.
+class StateStore {
+ public:
+  virtual ~StateStore() = default;
+  virtual const StateOptions& options() const = 0;
+  virtual size_t size_bytes() const = 0;
+};
+
+// One step, flattened over its sequences. All spans are borrowed for the call.
+struct Step {
+  std::span<const int32_t> tokens;      // [T]
+  std::span<const int32_t> positions;   // [T], of each token in its sequence
+  std::span<const int32_t> seq_start;   // [S + 1], rows of sequence s: seq_start[s] .. seq_start[s + 1]
+  std::span<const int32_t> page_table;  // [S, P] page ids, P = page_table.size() / S
+  std::span<const int32_t> logit_rows;  // [R] increasing rows of the step
+};
+
+// How one kind of op is executed, for plans and ledgers.
+struct PlanEntry {
+  std::string op;      // "matmul Q4_K"
+  std::string device;  // "cpu"
+  std::string kernel;  // "panel16.q4_k"
+  std::string isa;
+  std::string reason;  // why this kernel; for a fallback, why no better one
+  bool fallback = false;
+  int64_t count = 0;   // ops of this kind in the graph
+};
+
+class Program {
+ public:
+  virtual ~Program() = default;
+  virtual Result<std::unique_ptr<StateStore>> NewState(const StateOptions& options) = 0;
+  // logits [R, vocab]. Errors: kInvalidArgument when the step exceeds what was compiled for or names a token or page that does not exist.
+  virtual Status Run(const Step& step, StateStore& state, std::span<float> logits) = 0;
+  virtual const std::vector<PlanEntry>& plan() const = 0;
+  virtual size_t weight_bytes() const = 0;  // resident weights, as laid out by the backend
+  virtual size_t workspace_bytes() const = 0;
+  virtual std::string isa() const = 0;
+  virtual int n_threads() const = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+  // The graph and the bytes behind its weights must outlive the program. Errors: kUnsupported, kResourceExhausted, kInvalidArgument.
+  virtual Result<std::unique_ptr<Program>> Compile(const graph::Graph& graph, const CompileOptions& options) = 0;
+};
+
+std::unique_ptr<Backend> NewCpuBackend();
+
+// ISA targets of the CPU backend in this binary, worst first, and whether this CPU can run them.
+struct IsaInfo {
+  std::string name;
+  bool supported;
+};
+std::vector<IsaInfo> CpuIsas();
+
+}  // namespace ridge::backend
