@@ -1,7 +1,7 @@
 // Float to quant for the encoders: defined for every float, NaN and infinity included.
 //
-//   int q = Quantize(x * inverse, -128, 127);   // round half away from zero, then clamp; NaN gives 0 or the nearest
-//   bound float inverse = Inverse(d);                 // 1/d, but 0 for 0
+//   float inverse = Inverse(d);                 // 1/d, but 0 for 0
+//   int q = Quantize(x * inverse, -128, 127);   // rounded, then clamped; NaN gives 0 or the bound nearest to it
 //
 // Guarantees: no undefined conversion, whatever the input. A block with a NaN or an infinity gets defined bytes that
 // mean nothing.
@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 
 namespace ridge::quant {
 
@@ -18,7 +19,21 @@ inline int ToInt(float value, int low, int high) {
   return static_cast<int>(std::clamp(value, static_cast<float>(low), static_cast<float>(high)));
 }
 
-inline int Quantize(float value, int low, int high) { return ToInt(std::round(value), low, high); }
+// Half away from zero.
+inline int Quantize(float value, int low, int high) {
+  if (std::isnan(value)) return std::clamp(0, low, high);
+  const float bounded = std::clamp(value, static_cast<float>(low), static_cast<float>(high));
+  const int whole = static_cast<int>(bounded);
+  const float rest = bounded - static_cast<float>(whole);
+  return whole + (rest >= 0.5f ? 1 : 0) - (rest <= -0.5f ? 1 : 0);
+}
+
+// Half to even. |low| and |high| below 2^22: adding 1.5 * 2^23 leaves no fraction bits, so the addition rounds.
+inline int NearestEven(float value, int low, int high) {
+  if (std::isnan(value)) return std::clamp(0, low, high);
+  const float bounded = std::clamp(value, static_cast<float>(low), static_cast<float>(high));
+  return static_cast<int>(__builtin_bit_cast(uint32_t, bounded + 0x1.8p23f) - 0x4b400000);
+}
 
 inline float Inverse(float d) { return d == 0 ? 0 : 1 / d; }
 
