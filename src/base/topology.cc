@@ -287,7 +287,7 @@ MemoryBudget ReadMemory(const std::string& sys_root) {
       const auto bytes = ReadNumber<uint64_t>(root + source);
       // v1 writes "no limit" as the largest multiple of the page size below 2^63.
       if (!bytes || *bytes >= (uint64_t{1} << 62) || (memory.limit_bytes && *memory.limit_bytes <= *bytes)) return;
-      memory.limit_bytes = *bytes;
+      memory.limit_bytes = bytes;
       memory.limit_source = fmt::format("{}: {}", source, *bytes);
     });
   }
