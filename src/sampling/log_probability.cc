@@ -1,0 +1,54 @@
+#include "sampling/log_probability.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/math.h"
+#include "base/result.h"
+#include "sampling/candidates.h"
+
+namespace ridge::sampling {
+namespace {
+
+constexpr float kLowest = -std::numeric_limits<float>::infinity();
+constexpr float kLargest = std::numeric_limits<float>::max();
+
+double Value(float logit) { return logit > kLowest ? std::min(logit, kLargest) : kLowest; }
+
+}  // namespace
+
+double LogSumExp(std::span<const float> logits) {
+  const Best best = Argmax(logits);
+  if (best.id < 0) return kLowest;
+  const double highest = Value(logits[best.id]);
+  double sum = 0.0;
+  for (const float logit : logits) sum += Exp(Value(logit) - highest);
+  return highest + Log(sum);
+}
+
+double LogProbability(std::span<const float> logits, TokenId id) {
+  RIDGE_CHECK(static_cast<size_t>(id) < logits.size());
+  const double value = Value(logits[id]);
+  return value == kLowest ? kLowest : value - LogSumExp(logits);
+}
+
+std::vector<TokenLogProbability> TopLogProbabilities(std::span<const float> logits, size_t n) {
+  std::vector<TokenLogProbability> top;
+  if (n == 0) return top;
+  const double sum = LogSumExp(logits);
+  Candidates candidates;
+  candidates.FillTopK(logits, std::min(n, logits.size()));
+  for (const Candidate& c : candidates.items()) top.push_back({c.id, c.logit - sum});
+  return top;
+}
+
+void LogSoftmax(std::span<const float> logits, std::span<double> out) {
+  RIDGE_CHECK(out.size() == logits.size());
+  const double sum = LogSumExp(logits);
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double value = Value(logits[i]);
+    out[i] = value == kLowest ? kLowest : value - sum;
+  }
+}
+
+}  // namespace ridge::sampling
