@@ -7,7 +7,10 @@ namespace ridge::app {
 
 using AddCommand = void (*)(CLI::App& root, Invocation& invocation);
 
+void AddInspect(CLI::App& root, Invocation& invocation);
+
 inline constexpr AddCommand kCommands[] = {
+    AddInspect,
     nullptr,
 };
 

@@ -45,6 +45,7 @@ std::vector<std::string> Normalize(CLI::App& root, int argc, char** argv) {
 
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed stdout is status 1, not a signal
+  std::signal(SIGXFSZ, SIG_IGN);  // so is a limit on file size
   CLI::App root{"Ridge runs GGUF language models at the limit of the machine, and says how near it came.", "ridge"};
   root.set_version_flag("--version", std::string("ridge " RIDGE_VERSION));
   root.require_subcommand(1);

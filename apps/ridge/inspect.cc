@@ -1,0 +1,253 @@
+// ridge inspect: what a GGUF file holds, read from the container alone, so that files of unknown architectures and
+// tensor types are listed too.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "base/atomic_file.h"
+#include "base/thread_pool.h"
+#include "base/topology.h"
+#include "commands.h"
+#include "gguf/gguf.h"
+#include "gguf/parse.h"
+#include "text_table.h"
+
+namespace ridge::app {
+namespace {
+
+using gguf::TensorInfo;
+using gguf::Value;
+using gguf::ValueType;
+
+constexpr size_t kLongArray = 128;  // longer ones (vocabularies, merges) are summarized; per-layer arrays are not
+constexpr size_t kFirstItems = 8;
+constexpr size_t kTextColumns = 96;  // of a string value in the table
+
+struct Options {
+  std::string model, tensor, dump;
+};
+
+std::string TypeName(const TensorInfo& tensor) {
+  return tensor.type != nullptr ? std::string(tensor.type->name) : fmt::format("unknown({})", tensor.type_id);
+}
+
+// The shortest decimal that is the same float: 1e-05, not 9.999999747378752e-06.
+double Shortest(double value, ValueType type) {
+  if (type != ValueType::kF32) return value;
+  return std::strtod(fmt::format("{}", static_cast<float>(value)).c_str(), nullptr);
+}
+
+template <class Item>
+Json ItemJson(const Item& item, ValueType type) {
+  if constexpr (std::is_same_v<Item, double>) return Shortest(item, type);
+  if constexpr (std::is_same_v<Item, uint8_t>) {
+    if (type == ValueType::kBool) return item != 0;
+  }
+  return item;
+}
+
+// A scalar, a short array, or {"type", "length", "first"} of a long one.
+Json ValueJson(const Value& value, size_t long_array) {
+  return std::visit(
+      [&](const auto& held) -> Json {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_arithmetic_v<Held> || std::is_same_v<Held, std::string>) {
+          return ItemJson(held, value.type);
+        } else {
+          const bool all = held.size() <= long_array;
+          Json items = Json::array();
+          for (size_t i = 0; i < (all ? held.size() : std::min(kFirstItems, held.size())); ++i) {
+            items.push_back(ItemJson(held[i], value.item_type));
+          }
+          if (all) return items;
+          return {{"type", value.TypeName()}, {"length", held.size()}, {"first", std::move(items)}};
+        }
+      },
+      value.data);
+}
+
+Json TensorJson(const TensorInfo& tensor, bool split) {
+  Json entry = {{"name", tensor.name},
+                {"type", TypeName(tensor)},
+                {"type_id", tensor.type_id},
+                {"shape", tensor.shape},
+                {"offset", tensor.offset_bytes}};
+  entry["size_bytes"] = tensor.type != nullptr ? Json(tensor.size_bytes) : Json(nullptr);
+  if (split) entry["shard"] = tensor.shard;
+  return entry;
+}
+
+Json FileJson(const gguf::File& file, const std::vector<const TensorInfo*>& tensors) {
+  Json document = {{"path", file.path()},
+                   {"version", file.version()},
+                   {"alignment", file.alignment()},
+                   {"size_bytes", file.size_bytes()}};
+  const std::vector<std::string> shards = file.shard_paths();
+  if (shards.size() > 1) document["shards"] = shards;
+  Json& metadata = document["metadata"] = Json::object();
+  for (const auto& [key, value] : file.metadata().entries()) metadata[key] = ValueJson(value, kLongArray);
+  Json& list = document["tensors"] = Json::array();
+  for (const TensorInfo* tensor : tensors) list.push_back(TensorJson(*tensor, shards.size() > 1));
+  return document;
+}
+
+std::string ValueText(const Value& value) {
+  if (value.type == ValueType::kString) return Printable(std::get<std::string>(value.data), kTextColumns);
+  const Json json = ValueJson(value, kFirstItems);
+  if (!json.is_object()) return Printable(json.dump(-1, ' ', false, Json::error_handler_t::replace), kTextColumns);
+  const std::string items = json["first"].dump(-1, ' ', false, Json::error_handler_t::replace);
+  return Printable(fmt::format("{} items: {}", value.length(), items), kTextColumns);
+}
+
+std::string FileText(const gguf::File& file, const std::vector<const TensorInfo*>& tensors) {
+  std::string out = fmt::format("{}\n", Printable(file.path()));
+  uint64_t elements = 0;
+  struct Sum {
+    uint64_t tensors = 0, elements = 0, bytes = 0;
+  };
+  std::map<std::string, Sum> by_type;
+  for (const TensorInfo* tensor : tensors) {
+    Sum& sum = by_type[TypeName(*tensor)];
+    sum.tensors += 1;
+    sum.elements += tensor->elements();
+    sum.bytes += tensor->size_bytes;
+    elements += tensor->elements();
+  }
+  const size_t shards = file.shard_paths().size();
+  out += fmt::format("GGUF version {}, {} bytes{}, alignment {}, {} tensors with {} elements\n", file.version(),
+                     file.size_bytes(), shards > 1 ? fmt::format(" in {} shards", shards) : "", file.alignment(),
+                     tensors.size(), elements);
+
+  TextTable metadata({{"metadata"}, {"type"}, {"value"}});
+  for (const auto& [key, value] : file.metadata().entries())
+    metadata.Row({Printable(key), value.TypeName(), ValueText(value)});
+  out += "\n" + metadata.Text();
+
+  TextTable list({{"tensor"}, {"type"}, {"shape"}, {"offset", true}, {"bytes", true}});
+  for (const TensorInfo* tensor : tensors) {
+    list.Row({Printable(tensor->name), TypeName(*tensor), fmt::format("[{}]", fmt::join(tensor->shape, ", ")),
+              fmt::format("{}", tensor->offset_bytes),
+              tensor->type != nullptr ? fmt::format("{}", tensor->size_bytes) : "?"});
+  }
+  out += "\n" + list.Text();
+
+  if (tensors.size() > 1) {
+    TextTable types({{"type"}, {"tensors", true}, {"elements", true}, {"bytes", true}});
+    for (const auto& [name, sum] : by_type) {
+      types.Row({name, fmt::format("{}", sum.tensors), fmt::format("{}", sum.elements),
+                 sum.bytes > 0 ? fmt::format("{}", sum.bytes) : "?"});
+    }
+    out += "\n" + types.Text();
+  }
+  return out;
+}
+
+Result<const TensorInfo*> FindTensor(const gguf::File& file, const std::string& name) {
+  const TensorInfo* tensor = file.FindTensor(name);
+  if (tensor != nullptr) return tensor;
+  return Fail(Code::kNotFound, "no such tensor")
+      .Where(file.path())
+      .Found(gguf::Quoted(name))
+      .Expected(fmt::format("one of its {} tensors", file.tensors().size()))
+      .Remedy("ridge inspect lists them");
+}
+
+Status CheckDecodable(const gguf::File& file, const TensorInfo& tensor) {
+  const std::string where = fmt::format("{}: tensor {}", file.path(), gguf::Quoted(tensor.name));
+  if (tensor.type == nullptr) {
+    std::string known;
+    for (const quant::Type& type : quant::Types()) {
+      known += fmt::format("{}{}", known.empty() ? "" : " ", static_cast<uint32_t>(type.id));
+    }
+    return Fail(Code::kUnsupported, "tensor type is not known to this build")
+        .Where(where)
+        .Found(fmt::format("type {}", tensor.type_id))
+        .Expected("one of " + known);
+  }
+  if (tensor.type->decode == nullptr) {
+    return Fail(Code::kUnsupported, "tensor type cannot be decoded")
+        .Where(where)
+        .Found(std::string(tensor.type->name))
+        .Expected("a type of weights");
+  }
+  return {};
+}
+
+// Writes the tensor as float32, little endian. Memory: one piece per thread, whatever the tensor's size.
+Status Dump(const gguf::File& file, const TensorInfo& tensor, const std::string& path) {
+  RIDGE_RETURN_IF_ERROR(CheckDecodable(file, tensor));
+  for (const std::string& shard : file.shard_paths()) {
+    if (!IsSameFile(shard, path)) continue;
+    return Fail(Code::kInvalidArgument, "output is the model itself")
+        .Where(path)
+        .Found(shard)
+        .Remedy("choose another path");
+  }
+  const quant::Type& type = *tensor.type;
+  const std::span<const std::byte> blocks = file.Data(tensor);
+  const size_t n_blocks = blocks.size() / type.block_bytes;
+  constexpr size_t kPieceElements = 1 << 20;
+  const size_t piece_blocks = std::max<size_t>(1, kPieceElements / type.block_elements);
+  const size_t n_pieces = (n_blocks + piece_blocks - 1) / piece_blocks;
+
+  RIDGE_ASSIGN_OR_RETURN(AtomicFile out, AtomicFile::Create(path));
+  RIDGE_RETURN_IF_ERROR(out.Reserve(tensor.elements() * sizeof(float)));
+  ThreadPool pool(static_cast<int>(std::min<size_t>(ResolveThreads(std::nullopt).threads, n_pieces)));
+  const size_t n_at_once = static_cast<size_t>(pool.size());
+  std::vector<float> decoded(std::min(n_blocks, n_at_once * piece_blocks) * type.block_elements);
+  for (size_t begin = 0; begin < n_blocks; begin += n_at_once * piece_blocks) {
+    const size_t count = std::min(n_blocks - begin, n_at_once * piece_blocks);
+    pool.ParallelFor(count, piece_blocks, [&](size_t from, size_t to, int) {
+      type.decode(blocks.data() + (begin + from) * type.block_bytes, decoded.data() + from * type.block_elements,
+                  to - from);
+    });
+    RIDGE_RETURN_IF_ERROR(out.Write(std::as_bytes(std::span(decoded).first(count * type.block_elements))));
+  }
+  return out.Commit();
+}
+
+Status Inspect(const Options& options, Output& out) {
+  RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.model));
+  std::vector<const TensorInfo*> tensors;
+  if (options.tensor.empty()) {
+    for (const TensorInfo& tensor : file.tensors()) tensors.push_back(&tensor);
+  } else {
+    RIDGE_ASSIGN_OR_RETURN(const TensorInfo* tensor, FindTensor(file, options.tensor));
+    tensors.push_back(tensor);
+  }
+  if (!options.dump.empty()) {
+    const TensorInfo& tensor = *tensors[0];
+    RIDGE_RETURN_IF_ERROR(Dump(file, tensor, options.dump));
+    if (out.json) {
+      Json document = TensorJson(tensor, file.shard_paths().size() > 1);
+      document["dump"] = {
+          {"path", options.dump}, {"elements", tensor.elements()}, {"size_bytes", tensor.elements() * sizeof(float)}};
+      return out.Document(document);
+    }
+    std::fprintf(stderr, "%s: %llu float32 values\n", Printable(options.dump).c_str(),
+                 static_cast<unsigned long long>(tensor.elements()));
+    return {};
+  }
+  return out.json ? out.Document(FileJson(file, tensors)) : out.Write(FileText(file, tensors));
+}
+
+}  // namespace
+
+void AddInspect(CLI::App& root, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app =
+      AddSubcommand(root, "inspect", "list the metadata and tensors of a GGUF file, or decode one tensor",
+                    "ridge inspect model.gguf\n  ridge inspect model.gguf --tensor output_norm.weight --dump norm.f32");
+  app->add_option("MODEL,-m,--model", options->model, "a file, any shard of a split file, or a folder that holds one")
+      ->required();
+  CLI::Option* tensor = app->add_option("--tensor", options->tensor, "only this tensor");
+  app->add_option("--dump", options->dump, "write the tensor here as float32, little endian, row by row")
+      ->needs(tensor);
+  invocation.Bind(app, [options](Output& out) { return Inspect(*options, out); });
+}
+
+}  // namespace ridge::app
