@@ -8,9 +8,11 @@ namespace ridge::app {
 using AddCommand = void (*)(CLI::App& root, Invocation& invocation);
 
 void AddInspect(CLI::App& root, Invocation& invocation);
+void AddTokenize(CLI::App& root, Invocation& invocation);
 
 inline constexpr AddCommand kCommands[] = {
     AddInspect,
+    AddTokenize,
     nullptr,
 };
 
