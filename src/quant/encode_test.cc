@@ -91,9 +91,7 @@ TEST_P(Encoder, IsStable) {
     case TypeId::kTQ1_0:
     case TypeId::kTQ2_0:
     case TypeId::kQ1_0:
-    case TypeId::kQ2_0:
-      EXPECT_EQ(once, twice);
-      break;
+    case TypeId::kQ2_0: EXPECT_EQ(once, twice); break;
     default:  // searches may settle on other scales, never far away
       EXPECT_LE(RmsError(once, twice), 0.35 * RmsError(once, TestData()));
   }
