@@ -2,7 +2,7 @@
 add_library(ridge_flags INTERFACE)
 target_include_directories(ridge_flags INTERFACE ${PROJECT_SOURCE_DIR}/src)
 # Contraction is off because the numerics contract names every fused operation itself: the compiler may add none.
-target_compile_options(ridge_flags INTERFACE -Wall -Wextra -Wpedantic -Wno-missing-field-initializers -Wno-restrict -ffp-contract=off -fno-math-errno -fno-trapping-math)
+target_compile_options(ridge_flags INTERFACE -Wall -Wextra -Wpedantic -ffp-contract=off -fno-math-errno -fno-trapping-math)
 if(RIDGE_SANITIZE)
   target_compile_options(ridge_flags INTERFACE -fsanitize=${RIDGE_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   target_link_options(ridge_flags INTERFACE -fsanitize=${RIDGE_SANITIZE})

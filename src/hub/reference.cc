@@ -16,20 +16,6 @@ bool IsSegment(std::string_view text, size_t max_length, std::string_view more =
   });
 }
 
-bool IsRepositoryPath(std::string_view text) {
-  if (text.size() > 400 || !text.ends_with(".gguf")) return false;
-  while (true) {
-    const size_t slash = text.find('/');
-    const std::string_view segment = text.substr(0, slash);
-    if (segment.empty() || segment == "." || segment == "..") return false;
-    for (unsigned char c : segment) {
-      if (c < 0x20 || c == 0x7f || c == '\\') return false;
-    }
-    if (slash == std::string_view::npos) return true;
-    text.remove_prefix(slash + 1);
-  }
-}
-
 Fail Bad(std::string_view text, std::string expected) {
   return Fail(Code::kInvalidArgument, "not a model reference")
       .Found('"' + std::string(text.substr(0, 200)) + '"')
@@ -129,6 +115,20 @@ std::string Reference::Canonical() const {
       return "pypi:" + package + (version.empty() ? "" : "==" + version);
   }
   return {};
+}
+
+bool IsRepositoryPath(std::string_view text) {
+  if (text.size() > 400 || !text.ends_with(".gguf")) return false;
+  while (true) {
+    const size_t slash = text.find('/');
+    const std::string_view segment = text.substr(0, slash);
+    if (segment.empty() || segment == "." || segment == "..") return false;
+    for (unsigned char c : segment) {
+      if (c < 0x20 || c == 0x7f || c == '\\') return false;
+    }
+    if (slash == std::string_view::npos) return true;
+    text.remove_prefix(slash + 1);
+  }
 }
 
 bool HasScheme(std::string_view text) {

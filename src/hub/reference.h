@@ -38,4 +38,8 @@ Result<Reference> ParseReference(std::string_view text);
 // True for text with a known scheme before a colon ("hf:", "ollama:", "pypi:").
 bool HasScheme(std::string_view text);
 
+// True for the path of a GGUF file inside a repository: segments without "." and "..", no backslash, no control
+// characters.
+bool IsRepositoryPath(std::string_view text);
+
 }  // namespace ridge::hub

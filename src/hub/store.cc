@@ -10,15 +10,14 @@
 #include <cstdlib>
 #include <filesystem>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 
 #include "hub/files.h"
+#include "hub/json_fields.h"
 
 namespace ridge::hub {
 namespace {
 
-using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 constexpr size_t kMaxManifestBytes = 1 << 20;
@@ -44,37 +43,29 @@ Fail BadManifest(const std::string& path, std::string found) {
       .Remedy("delete this file and pull the model again");
 }
 
-std::string Text(const Json& object, const char* key) {
-  const auto at = object.find(key);
-  return at != object.end() && at->is_string() ? at->get<std::string>() : std::string();
-}
-
 Result<Entry> ReadManifest(const std::string& path) {
   RIDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, kMaxManifestBytes));
-  const Json root = Json::parse(text, nullptr, false);
+  const Json root = ParseJson(text);
   if (!root.is_object()) return BadManifest(path, "text that is not a JSON object");
   Entry entry;
-  entry.name = Text(root, "name");
-  entry.source = Text(root, "source");
+  entry.name = TextField(root, "name");
+  entry.source = TextField(root, "source");
   if (NameKey(entry.name) != fs::path(path).stem()) return BadManifest(path, "a name that does not belong to the file");
-  if (const auto at = root.find("fetched_unix_s"); at != root.end() && at->is_number_integer()) {
+  if (const Json* at = Field(root, "fetched_unix_s"); at != nullptr && at->is_number_integer()) {
     entry.fetched_unix_s = at->get<int64_t>();
   }
-  const auto files = root.find("files");
-  if (files == root.end() || !files->is_array() || files->empty() || files->size() > kMaxFiles) {
+  const Json* files = Field(root, "files");
+  if (files == nullptr || !files->is_array() || files->empty() || files->size() > kMaxFiles) {
     return BadManifest(path, "no list of files");
   }
   for (const Json& item : *files) {
-    const auto size = item.is_object() ? item.find("size_bytes") : item.end();
-    if (!item.is_object() || size == item.end() || !size->is_number_unsigned()) {
-      return BadManifest(path, "a file without a size");
+    const std::optional<uint64_t> size = SizeField(item, "size_bytes");
+    if (!size || *size > std::numeric_limits<uint64_t>::max() / kMaxFiles) {
+      return BadManifest(path, "a file without a sensible size");
     }
-    Result<Digest> digest = ParseDigest(Text(item, "digest"));
+    Result<Digest> digest = ParseDigest(TextField(item, "digest"));
     if (!digest) return BadManifest(path, digest.error().Message());
-    entry.files.push_back({*digest, size->get<uint64_t>(), Text(item, "label")});
-    if (entry.files.back().size_bytes > std::numeric_limits<uint64_t>::max() / kMaxFiles) {
-      return BadManifest(path, "an absurd size");
-    }
+    entry.files.push_back({*digest, *size, TextField(item, "label")});
   }
   return entry;
 }
