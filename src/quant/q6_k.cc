@@ -8,12 +8,16 @@ namespace {
 
 void Decode(const BlockQ6_K& block, float* out) {
   const float d = HalfToFloat(block.d);
-  for (int n = 0; n < 256; ++n) {
-    const int half = n / 128;
-    const int low = block.ql[64 * half + n % 64] >> (4 * (n / 64 % 2)) & 0xf;
-    const int high = block.qh[32 * half + n % 32] >> (2 * (n / 32 % 4)) & 3;
-    const float scale = d * static_cast<float>(block.scales[n / 16]);
-    out[n] = scale * static_cast<float>((low | high << 4) - 32);
+  for (int s = 0; s < 16; ++s) {
+    const float scale = d * static_cast<float>(block.scales[s]);
+    const uint8_t* ql = block.ql + 64 * (s / 8) + 16 * (s % 4);
+    const uint8_t* qh = block.qh + 32 * (s / 8) + 16 * (s % 2);
+    const int low_shift = 4 * (s / 4 % 2);
+    const int high_shift = 2 * (s / 2 % 4);
+    for (int l = 0; l < 16; ++l) {
+      const int q = (ql[l] >> low_shift & 0xf) | (qh[l] >> high_shift & 3) << 4;
+      out[16 * s + l] = scale * static_cast<float>(q - 32);
+    }
   }
 }
 
