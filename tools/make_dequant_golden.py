@@ -68,7 +68,7 @@ def main(folder):
         if name in ENCODED:
             width = max(elements, 32)
             scales = np.float32(10.0) ** np.arange(-3, 3, dtype=np.float32)
-            inputs = (random.standard_normal((len(scales), width)).astype(np.float32) * scales[:, None]).astype(np.float32)
+            inputs = random.standard_normal((len(scales), width)).astype(np.float32) * scales[:, None]
             inputs = np.concatenate([np.zeros((1, width), np.float32), inputs])
             for row in inputs:
                 block = gguf.quantize(row.reshape(1, -1), gguf.GGMLQuantizationType[name])

@@ -12,9 +12,11 @@ void AddList(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
 void AddShow(CLI::App& root, Invocation& invocation);
+void AddTokenize(CLI::App& root, Invocation& invocation);
 
 inline constexpr AddCommand kCommands[] = {
     AddInspect,
+    AddTokenize,
     AddPull,
     AddList,
     AddShow,

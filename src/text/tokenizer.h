@@ -19,6 +19,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "base/token_id.h"
 
 namespace ridge::gguf {
 class Metadata;
@@ -26,7 +27,7 @@ class Metadata;
 
 namespace ridge::text {
 
-using TokenId = int32_t;
+using ridge::TokenId;
 class Vocabulary;
 
 struct EncodeOptions {
@@ -71,7 +72,7 @@ class Tokenizer {
   bool add_eos() const;  // ... and EOS (SEP) last
   // Ends generation: eos, eot, eom and the well-known end tokens ("<|im_end|>", "<end_of_turn>", ...).
   bool IsEog(TokenId id) const;
-  bool IsControl(TokenId id) const;
+  bool IsControl(TokenId id) const;  // also true for the unknown token: Decode hides both
   // The token with exactly this text as the file spells it ("<|im_end|>", "Ġthe").
   std::optional<TokenId> Find(std::string_view text) const;
 

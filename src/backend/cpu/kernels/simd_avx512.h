@@ -1,0 +1,74 @@
+// AVX-512 (F, BW, VL, DQ, VNNI): 16 lanes; the names are explained in simd_scalar.h.
+#pragma once
+
+#include <immintrin.h>
+#include <stdint.h>
+#include <string.h>
+
+#include "scalar_math.h"
+
+namespace RIDGE_ISA {
+
+constexpr int kLanes = 16;
+constexpr int kWideOffset = 128;
+
+using F = __m512;
+using I = __m512i;
+using B = __m512i;
+
+static inline F FSet(float x) { return _mm512_set1_ps(x); }
+static inline F FLoad(const float* p) { return _mm512_loadu_ps(p); }
+static inline void FStore(float* p, F a) { _mm512_storeu_ps(p, a); }
+static inline F FAdd(F a, F b) { return _mm512_add_ps(a, b); }
+static inline F FSub(F a, F b) { return _mm512_sub_ps(a, b); }
+static inline F FMul(F a, F b) { return _mm512_mul_ps(a, b); }
+static inline F FDiv(F a, F b) { return _mm512_div_ps(a, b); }
+static inline F FMax(F a, F b) { return _mm512_max_ps(a, b); }
+static inline F FMin(F a, F b) { return _mm512_min_ps(a, b); }
+static inline F Fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
+static inline F FZeroBelow(F x, F bound, F value) {
+  return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, bound, _CMP_NLT_UQ), value);
+}
+static inline F FHalf(const uint16_t* p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i*)p)); }
+static inline F FBf16(const uint16_t* p) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i*)p)), 16));
+}
+static inline void StoreHalf(uint16_t* p, F a) {
+  _mm256_storeu_si256((__m256i*)p, _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+static inline I ISet(int32_t x) { return _mm512_set1_epi32(x); }
+static inline I IAdd(I a, I b) { return _mm512_add_epi32(a, b); }
+static inline I ISub(I a, I b) { return _mm512_sub_epi32(a, b); }
+static inline I IMul(I a, I b) { return _mm512_mullo_epi32(a, b); }
+static inline I IMax(I a, I b) { return _mm512_max_epi32(a, b); }
+static inline I IShl23(I a) { return _mm512_slli_epi32(a, 23); }
+static inline I ILoadU8(const uint8_t* p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i*)p)); }
+static inline I ILoadS8(const int8_t* p) { return _mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i*)p)); }
+static inline F FFromI(I a) { return _mm512_cvtepi32_ps(a); }
+static inline I IFromF(F a) { return _mm512_cvtps_epi32(a); }
+static inline F FCast(I a) { return _mm512_castsi512_ps(a); }
+static inline I IAbsBits(F a) { return _mm512_and_si512(_mm512_castps_si512(a), _mm512_set1_epi32(0x7fffffff)); }
+static inline int32_t IReduceMax(I a) { return _mm512_reduce_max_epi32(a); }
+static inline int32_t IReduceAdd(I a) { return _mm512_reduce_add_epi32(a); }
+static inline void IStoreS8(int8_t* p, I a) { _mm_storeu_si128((__m128i*)p, _mm512_cvtsepi32_epi8(a)); }
+
+static inline B BLoad(const uint8_t* p) { return _mm512_loadu_si512(p); }
+static inline B BLow4(B a) { return _mm512_and_si512(a, _mm512_set1_epi8(15)); }
+static inline B BHigh4(B a) { return _mm512_and_si512(_mm512_srli_epi16(a, 4), _mm512_set1_epi8(15)); }
+static inline B BOr(B a, B b) { return _mm512_or_si512(a, b); }
+template <int kBit>
+static inline B BBitTo4(B a) {
+  const B moved = kBit < 4 ? _mm512_slli_epi16(a, kBit < 4 ? 4 - kBit : 0) : _mm512_srli_epi16(a, kBit < 4 ? 0 : kBit - 4);
+  return _mm512_and_si512(moved, _mm512_set1_epi8(0x10));
+}
+template <int kField>
+static inline B BPairTo4(B a) {
+  const B moved = kField < 2 ? _mm512_slli_epi16(a, kField < 2 ? 4 - 2 * kField : 0) : _mm512_srli_epi16(a, kField < 2 ? 0 : 2 * kField - 4);
+  return _mm512_and_si512(moved, _mm512_set1_epi8(0x30));
+}
+static inline I DotWide(I acc, B w, int32_t x) { return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)); }
+static inline I Dot(I acc, B w, int32_t x) { return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)); }
+static inline void Prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+
+}  // namespace RIDGE_ISA
