@@ -201,14 +201,10 @@ SinCosPair SinCos(double x) {
   const double s = SinPolynomial(r.high, r.low);
   const double k = CosPolynomial(r.high, r.low);
   switch (static_cast<int64_t>(n) & 3) {
-    case 0:
-      return {s, k};
-    case 1:
-      return {k, -s};
-    case 2:
-      return {-s, -k};
-    default:
-      return {-k, s};
+    case 0: return {s, k};
+    case 1: return {k, -s};
+    case 2: return {-s, -k};
+    default: return {-k, s};
   }
 }
 

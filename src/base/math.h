@@ -4,10 +4,9 @@
 //   double p = Exp(logit - max);
 //   SinCosPair rotation = SinCos(position * frequency);
 //
-// Guarantees: only IEEE double +, -, *, / and sqrt, in a written order, so results do not depend on the C library, the
-// ISA or the compiler (the project is built with -ffp-contract=off and without -ffast-math; rounding mode: to nearest).
-// Relative error at most 1e-15 over the normal range; special values as in C's
-// <math.h>. Thread-safe, no state.
+// Guarantees: only IEEE double +, -, * and /, in a written order, so results do not depend on the C library, the ISA or
+// the compiler (the project is built with -ffp-contract=off and without -ffast-math; rounding mode: to nearest).
+// Relative error at most 1e-15 over the normal range; special values as in C's math.h. Thread-safe, no state.
 #pragma once
 
 namespace ridge {

@@ -21,11 +21,13 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   const size_t size = RoundUp(size_bytes, kPage);
   // One huge page more than needed, so that the start can be aligned to one.
   const size_t reserve = huge ? size + kHugePage : size;
-  void* map = size < size_bytes || reserve < size
-                  ? MAP_FAILED
-                  : ::mmap(nullptr, reserve, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* map = size < size_bytes || reserve < size ? MAP_FAILED
+                                                  : ::mmap(nullptr, reserve, PROT_READ | PROT_WRITE,
+                                                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) {
-    return Fail(Code::kResourceExhausted, "out of memory").Expected(std::to_string(size_bytes) + " bytes").Remedy("use a smaller model, context or batch");
+    return Fail(Code::kResourceExhausted, "out of memory")
+        .Expected(std::to_string(size_bytes) + " bytes")
+        .Remedy("use a smaller model, context or batch");
   }
   std::byte* begin = static_cast<std::byte*>(map);
   if (huge) {

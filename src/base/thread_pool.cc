@@ -51,8 +51,10 @@ void ThreadPool::Run(Region& region) {
   Work(region, 0);
   // The last piece may still be with a worker; it is short, and yielding lets it finish where threads outnumber cores.
   for (int spins = 0; running_.load(std::memory_order_acquire) > 0; spins++) {
-    if (spins < kSpins) Pause();
-    else std::this_thread::yield();
+    if (spins < kSpins)
+      Pause();
+    else
+      std::this_thread::yield();
   }
 }
 

@@ -1,8 +1,8 @@
 // The CPUs and the memory this process is allowed to use, which is not what the machine has: affinity, cgroup v1 and v2
 // limits, SMT.
 //
-//   const CpuBudget budget = ResolveThreads(asked);        // {2, "2 physical cores"}, {1, "cgroup quota of 1.50 CPUs
-//   (…), rounded down"} const MemoryBudget memory = ReadMemory();              // memory.allowed_bytes, memory.reason
+//   const CpuBudget budget = ResolveThreads(asked);  // {2, "2 physical cores"}, {1, "cgroup quota of 1.50 CPUs (…)"}
+//   const MemoryBudget memory = ReadMemory();        // memory.allowed_bytes, memory.reason
 //
 // Guarantees: `run`, `serve`, `bench` and `doctor` get the same numbers because all of them ask here. Every figure
 // comes with its reason. Nothing fails: what cannot be read is absent. `sys_root` is prefixed to /proc and /sys so that

@@ -12,20 +12,13 @@ namespace {
 
 bool IsActive(Stage stage, const SamplingParams& p) {
   switch (stage) {
-    case Stage::kTopNSigma:
-      return p.top_n_sigma > 0.0;
-    case Stage::kTopK:
-      return p.top_k > 0;
-    case Stage::kTypicalP:
-      return p.typical_p < 1.0;
-    case Stage::kTopP:
-      return p.top_p < 1.0;
-    case Stage::kMinP:
-      return p.min_p > 0.0;
-    case Stage::kXtc:
-      return p.xtc_probability > 0.0 && p.xtc_threshold <= 0.5;
-    case Stage::kTemperature:
-      return p.temperature != 1.0;
+    case Stage::kTopNSigma: return p.top_n_sigma > 0.0;
+    case Stage::kTopK: return p.top_k > 0;
+    case Stage::kTypicalP: return p.typical_p < 1.0;
+    case Stage::kTopP: return p.top_p < 1.0;
+    case Stage::kMinP: return p.min_p > 0.0;
+    case Stage::kXtc: return p.xtc_probability > 0.0 && p.xtc_threshold <= 0.5;
+    case Stage::kTemperature: return p.temperature != 1.0;
   }
   return false;
 }
@@ -104,28 +97,16 @@ Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId
 void Sampler::Truncate(Stage stage, const std::array<uint32_t, 4>& random) {
   const size_t min_keep = static_cast<size_t>(std::max(params_.min_keep, 1));
   switch (stage) {
-    case Stage::kTopNSigma:
-      candidates_.TopNSigma(params_.top_n_sigma);
-      break;
-    case Stage::kTopK:
-      candidates_.TopK(static_cast<size_t>(params_.top_k));
-      break;
-    case Stage::kTypicalP:
-      candidates_.Typical(params_.typical_p, min_keep);
-      break;
-    case Stage::kTopP:
-      candidates_.TopP(params_.top_p, min_keep);
-      break;
-    case Stage::kMinP:
-      candidates_.MinP(params_.min_p, min_keep);
-      break;
+    case Stage::kTopNSigma: candidates_.TopNSigma(params_.top_n_sigma); break;
+    case Stage::kTopK: candidates_.TopK(static_cast<size_t>(params_.top_k)); break;
+    case Stage::kTypicalP: candidates_.Typical(params_.typical_p, min_keep); break;
+    case Stage::kTopP: candidates_.TopP(params_.top_p, min_keep); break;
+    case Stage::kMinP: candidates_.MinP(params_.min_p, min_keep); break;
     case Stage::kXtc:
       // Its own half of the block: whether XTC acts must not depend on which token is drawn.
       if (Uniform(random[2], random[3]) < params_.xtc_probability) candidates_.Xtc(params_.xtc_threshold, min_keep);
       break;
-    case Stage::kTemperature:
-      candidates_.Temperature(params_.temperature);
-      break;
+    case Stage::kTemperature: candidates_.Temperature(params_.temperature); break;
   }
 }
 
