@@ -49,11 +49,21 @@ std::string_view Name(ValueType type);  // "u32", "string", "array"; "unknown" f
 // file); arrays of bool are vector<uint8_t>. Metadata::Get converts all of them.
 struct Value {
   ValueType type = ValueType::kU32;
-  ValueType item_type = ValueType::kU32;  // of an array
+  ValueType item_type = {};  // of an array
   std::variant<uint64_t, int64_t, double, bool, std::string, std::vector<uint64_t>, std::vector<int64_t>,
                std::vector<double>, std::vector<uint8_t>, std::vector<std::string>, std::vector<int8_t>,
                std::vector<uint16_t>, std::vector<int16_t>>
       data;
+
+  // Values as other tools write them, for Metadata::Add.
+  static Value U32(uint32_t value) { return {ValueType::kU32, {}, uint64_t{value}}; }
+  static Value I32(int32_t value) { return {ValueType::kI32, {}, int64_t{value}}; }
+  static Value F32(float value) { return {ValueType::kF32, {}, double{value}}; }
+  static Value Bool(bool value) { return {ValueType::kBool, {}, value}; }
+  static Value String(std::string value) { return {ValueType::kString, {}, std::move(value)}; }
+  static Value Strings(std::vector<std::string> v) { return {ValueType::kArray, ValueType::kString, std::move(v)}; }
+  static Value I32s(std::vector<int64_t> items) { return {ValueType::kArray, ValueType::kI32, std::move(items)}; }
+  static Value F32s(std::vector<double> items) { return {ValueType::kArray, ValueType::kF32, std::move(items)}; }
 
   size_t length() const;         // items of an array; 1 for a scalar
   std::string TypeName() const;  // "u32", "array[string]"

@@ -11,32 +11,19 @@ namespace ridge::gguf {
 
 std::string_view Name(ValueType type) {
   switch (type) {
-    case ValueType::kU8:
-      return "u8";
-    case ValueType::kI8:
-      return "i8";
-    case ValueType::kU16:
-      return "u16";
-    case ValueType::kI16:
-      return "i16";
-    case ValueType::kU32:
-      return "u32";
-    case ValueType::kI32:
-      return "i32";
-    case ValueType::kF32:
-      return "f32";
-    case ValueType::kBool:
-      return "bool";
-    case ValueType::kString:
-      return "string";
-    case ValueType::kArray:
-      return "array";
-    case ValueType::kU64:
-      return "u64";
-    case ValueType::kI64:
-      return "i64";
-    case ValueType::kF64:
-      return "f64";
+    case ValueType::kU8: return "u8";
+    case ValueType::kI8: return "i8";
+    case ValueType::kU16: return "u16";
+    case ValueType::kI16: return "i16";
+    case ValueType::kU32: return "u32";
+    case ValueType::kI32: return "i32";
+    case ValueType::kF32: return "f32";
+    case ValueType::kBool: return "bool";
+    case ValueType::kString: return "string";
+    case ValueType::kArray: return "array";
+    case ValueType::kU64: return "u64";
+    case ValueType::kI64: return "i64";
+    case ValueType::kF64: return "f64";
   }
   return "unknown";
 }

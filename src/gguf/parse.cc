@@ -74,22 +74,17 @@ uint64_t ItemBytes(ValueType type) {
   switch (type) {
     case ValueType::kU8:
     case ValueType::kI8:
-    case ValueType::kBool:
-      return 1;
+    case ValueType::kBool: return 1;
     case ValueType::kU16:
-    case ValueType::kI16:
-      return 2;
+    case ValueType::kI16: return 2;
     case ValueType::kU32:
     case ValueType::kI32:
-    case ValueType::kF32:
-      return 4;
+    case ValueType::kF32: return 4;
     case ValueType::kU64:
     case ValueType::kI64:
-    case ValueType::kF64:
-      return 8;
+    case ValueType::kF64: return 8;
     case ValueType::kString:
-    case ValueType::kArray:
-      return 0;
+    case ValueType::kArray: return 0;
   }
   return 0;
 }
@@ -259,36 +254,16 @@ Result<Value> Parser::ReadValue(std::string_view key, uint32_t type) {
   if (cursor_.left() < size) return std::unexpected(Truncated(AtKey(key), fmt::format("a value of {} bytes", size)));
   const std::byte* at = cursor_.Take(size);
   switch (value.type) {
-    case ValueType::kU8:
-      value.data = uint64_t{Load<uint8_t>(at)};
-      break;
-    case ValueType::kU16:
-      value.data = uint64_t{Load<uint16_t>(at)};
-      break;
-    case ValueType::kU32:
-      value.data = uint64_t{Load<uint32_t>(at)};
-      break;
-    case ValueType::kU64:
-      value.data = Load<uint64_t>(at);
-      break;
-    case ValueType::kI8:
-      value.data = int64_t{Load<int8_t>(at)};
-      break;
-    case ValueType::kI16:
-      value.data = int64_t{Load<int16_t>(at)};
-      break;
-    case ValueType::kI32:
-      value.data = int64_t{Load<int32_t>(at)};
-      break;
-    case ValueType::kI64:
-      value.data = Load<int64_t>(at);
-      break;
-    case ValueType::kF32:
-      value.data = double{Load<float>(at)};
-      break;
-    case ValueType::kF64:
-      value.data = Load<double>(at);
-      break;
+    case ValueType::kU8: value.data = uint64_t{Load<uint8_t>(at)}; break;
+    case ValueType::kU16: value.data = uint64_t{Load<uint16_t>(at)}; break;
+    case ValueType::kU32: value.data = uint64_t{Load<uint32_t>(at)}; break;
+    case ValueType::kU64: value.data = Load<uint64_t>(at); break;
+    case ValueType::kI8: value.data = int64_t{Load<int8_t>(at)}; break;
+    case ValueType::kI16: value.data = int64_t{Load<int16_t>(at)}; break;
+    case ValueType::kI32: value.data = int64_t{Load<int32_t>(at)}; break;
+    case ValueType::kI64: value.data = Load<int64_t>(at); break;
+    case ValueType::kF32: value.data = double{Load<float>(at)}; break;
+    case ValueType::kF64: value.data = Load<double>(at); break;
     case ValueType::kBool: {
       const auto byte = Load<uint8_t>(at);
       if (byte > 1) {
@@ -301,8 +276,7 @@ Result<Value> Parser::ReadValue(std::string_view key, uint32_t type) {
       break;
     }
     case ValueType::kString:
-    case ValueType::kArray:
-      break;
+    case ValueType::kArray: break;
   }
   return value;
 }
@@ -366,36 +340,16 @@ Result<Value> Parser::ReadArray(std::string_view key) {
   }
   const std::byte* at = cursor_.Take(count * item_bytes);
   switch (value.item_type) {
-    case ValueType::kU8:
-      value.data = Widen<uint8_t, uint8_t>(at, count);
-      break;
-    case ValueType::kI8:
-      value.data = Widen<int8_t, int8_t>(at, count);
-      break;
-    case ValueType::kU16:
-      value.data = Widen<uint16_t, uint16_t>(at, count);
-      break;
-    case ValueType::kI16:
-      value.data = Widen<int16_t, int16_t>(at, count);
-      break;
-    case ValueType::kU32:
-      value.data = Widen<uint64_t, uint32_t>(at, count);
-      break;
-    case ValueType::kI32:
-      value.data = Widen<int64_t, int32_t>(at, count);
-      break;
-    case ValueType::kU64:
-      value.data = Widen<uint64_t, uint64_t>(at, count);
-      break;
-    case ValueType::kI64:
-      value.data = Widen<int64_t, int64_t>(at, count);
-      break;
-    case ValueType::kF32:
-      value.data = Widen<double, float>(at, count);
-      break;
-    case ValueType::kF64:
-      value.data = Widen<double, double>(at, count);
-      break;
+    case ValueType::kU8: value.data = Widen<uint8_t, uint8_t>(at, count); break;
+    case ValueType::kI8: value.data = Widen<int8_t, int8_t>(at, count); break;
+    case ValueType::kU16: value.data = Widen<uint16_t, uint16_t>(at, count); break;
+    case ValueType::kI16: value.data = Widen<int16_t, int16_t>(at, count); break;
+    case ValueType::kU32: value.data = Widen<uint64_t, uint32_t>(at, count); break;
+    case ValueType::kI32: value.data = Widen<int64_t, int32_t>(at, count); break;
+    case ValueType::kU64: value.data = Widen<uint64_t, uint64_t>(at, count); break;
+    case ValueType::kI64: value.data = Widen<int64_t, int64_t>(at, count); break;
+    case ValueType::kF32: value.data = Widen<double, float>(at, count); break;
+    case ValueType::kF64: value.data = Widen<double, double>(at, count); break;
     case ValueType::kBool: {
       std::vector<uint8_t> items = Widen<uint8_t, uint8_t>(at, count);
       const auto bad = std::find_if(items.begin(), items.end(), [](uint8_t byte) { return byte > 1; });
@@ -409,8 +363,7 @@ Result<Value> Parser::ReadArray(std::string_view key) {
       break;
     }
     case ValueType::kString:
-    case ValueType::kArray:
-      break;
+    case ValueType::kArray: break;
   }
   return value;
 }
