@@ -12,7 +12,7 @@
 namespace ridge {
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer must not hold us
   if (fd < 0) {
     const Code code = errno == ENOENT || errno == ENOTDIR ? Code::kNotFound : Code::kPermissionDenied;
     return Fail(code, "cannot open file").Where(path).Found(std::strerror(errno)).Remedy("check the path and its permissions");

@@ -370,7 +370,12 @@ Result<Value> Parser::ReadArray(std::string_view key) {
 
 Status Parser::ReadAlignment() {
   static const std::string kKey = "general.alignment";
-  RIDGE_ASSIGN_OR_RETURN(shard_.alignment, shard_.metadata.GetOr<uint64_t>(kKey, kDefaultAlignment));
+  Result<uint64_t> alignment = shard_.metadata.GetOr<uint64_t>(kKey, kDefaultAlignment);
+  if (!alignment) {
+    alignment.error().where = AtKey(kKey);
+    return std::unexpected(std::move(alignment).error());
+  }
+  shard_.alignment = *alignment;
   if (!std::has_single_bit(shard_.alignment)) {
     return Fail(Code::kInvalidData, "alignment is not a power of two")
         .Where(AtKey(kKey))
