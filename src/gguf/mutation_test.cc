@@ -107,35 +107,6 @@ std::vector<std::string> Seeds() {
   return {Small().Text(), two.Text(), split.Text(), zeros.Text(), Vocabulary().Text()};
 }
 
-// Reads everything that an accepted file offers, as its users do.
-void Walk(const ParsedShard& shard, std::span<const std::byte> bytes) {
-  unsigned sum = 0;
-  for (const auto& [key, value] : shard.metadata.entries()) {
-    sum += value.TypeName().size() + value.length();
-    sum += shard.metadata.Get<uint64_t>(key).has_value() + shard.metadata.Get<double>(key).has_value();
-    sum += shard.metadata.Get<std::string>(key).has_value() + shard.metadata.Strings(key).has_value();
-    sum += shard.metadata.Get<std::vector<int64_t>>(key).has_value() +
-           shard.metadata.Get<std::vector<uint8_t>>(key).has_value();
-    sum += shard.metadata.GetPerLayer<bool>(key, 3).has_value();
-  }
-  std::vector<float> decoded;
-  for (const TensorInfo& tensor : shard.tensors) {
-    ASSERT_FALSE(tensor.shape.empty());
-    ASSERT_LE(tensor.offset_bytes + tensor.size_bytes, bytes.size());
-    ASSERT_EQ(tensor.offset_bytes % shard.alignment, 0u);
-    sum += static_cast<unsigned>(tensor.rows());
-    const auto data = bytes.subspan(tensor.offset_bytes, tensor.size_bytes);
-    for (const std::byte byte : data) sum += std::to_integer<unsigned>(byte);
-    if (tensor.type == nullptr) continue;
-    ASSERT_EQ(tensor.size_bytes / tensor.type->block_bytes * tensor.type->block_elements, tensor.elements());
-    if (tensor.type->decode == nullptr) continue;
-    decoded.resize(tensor.elements());
-    tensor.type->decode(data.data(), decoded.data(), tensor.size_bytes / tensor.type->block_bytes);
-  }
-  volatile unsigned keep = sum;
-  (void)keep;
-}
-
 struct Tally {
   size_t accepted = 0, refused = 0;
 };
@@ -151,7 +122,7 @@ void Try(const std::string& text, Tally& tally) {
   ASSERT_LE(largest_bytes, 2 * text.size() + (64 << 10)) << "one allocation for a file of " << text.size() << " bytes";
   if (shard) {
     ++tally.accepted;
-    Walk(*shard, bytes);
+    ASSERT_TRUE(test::WalkShard(*shard, bytes));
   } else {
     ++tally.refused;
     ASSERT_FALSE(shard.error().what.empty());

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "gguf/gguf.h"
+#include "gguf/parse.h"
 
 namespace ridge::gguf::test {
 
@@ -75,6 +76,37 @@ inline std::span<const std::byte> AsBytes(const std::string& text) {
 
 inline void WriteText(const std::string& path, const std::string& text) {
   std::ofstream(path, std::ios::binary) << text;
+}
+
+// Reads everything that an accepted file offers, as its users do. False: a guarantee of the reader does not hold.
+inline bool WalkShard(const ParsedShard& shard, std::span<const std::byte> bytes) {
+  unsigned sum = 0;
+  const Metadata& metadata = shard.metadata;
+  for (const auto& [key, value] : metadata.entries()) {
+    if (metadata.Find(key) != &value) return false;
+    sum += static_cast<unsigned>(value.TypeName().size() + value.length());
+    sum += metadata.Get<uint64_t>(key).has_value() + metadata.Get<double>(key).has_value();
+    sum += metadata.Get<std::string>(key).has_value() + metadata.Strings(key).has_value();
+    sum += metadata.Get<std::vector<int64_t>>(key).has_value() + metadata.Get<std::vector<uint8_t>>(key).has_value();
+    sum += metadata.GetPerLayer<bool>(key, 3).has_value();
+  }
+  std::vector<float> decoded;
+  for (const TensorInfo& tensor : shard.tensors) {
+    if (tensor.shape.empty() || tensor.offset_bytes % shard.alignment != 0) return false;
+    if (tensor.offset_bytes > bytes.size() || tensor.size_bytes > bytes.size() - tensor.offset_bytes) return false;
+    sum += static_cast<unsigned>(tensor.rows());
+    const auto data = bytes.subspan(tensor.offset_bytes, tensor.size_bytes);
+    for (const std::byte byte : data) sum += std::to_integer<unsigned>(byte);
+    if (tensor.type == nullptr) continue;
+    const uint64_t n_blocks = tensor.size_bytes / tensor.type->block_bytes;
+    if (n_blocks * tensor.type->block_elements != tensor.elements()) return false;
+    if (tensor.type->decode == nullptr) continue;
+    decoded.resize(tensor.elements());
+    tensor.type->decode(data.data(), decoded.data(), n_blocks);
+  }
+  volatile unsigned keep = sum;  // the reads must not be optimized away
+  (void)keep;
+  return true;
 }
 
 }  // namespace ridge::gguf::test

@@ -140,7 +140,7 @@ Sample RandomSample(Random& random) {
 
 TEST_F(WriterTest, WhatIsWrittenIsReadBack) {
   Random random(20261129);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 120; ++round) {
     SCOPED_TRACE(round);
     const Sample sample = RandomSample(random);
     auto writer = Writer::Create(Path(), sample.metadata, sample.tensors);
