@@ -7,6 +7,7 @@ namespace ridge::app {
 
 using AddCommand = void (*)(CLI::App& root, Invocation& invocation);
 
+void AddDoctor(CLI::App& root, Invocation& invocation);
 void AddInspect(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
@@ -15,6 +16,7 @@ void AddShow(CLI::App& root, Invocation& invocation);
 void AddTokenize(CLI::App& root, Invocation& invocation);
 
 inline constexpr AddCommand kCommands[] = {
+    AddDoctor,
     AddInspect,
     AddTokenize,
     AddPull,
