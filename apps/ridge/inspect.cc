@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/atomic_file.h"
@@ -28,7 +29,8 @@ constexpr size_t kFirstItems = 8;
 constexpr size_t kTextColumns = 96;  // of a string value in the table
 
 struct Options {
-  std::string model, tensor, dump;
+  std::string model;
+  std::optional<std::string> tensor, dump;
 };
 
 std::string TypeName(const TensorInfo& tensor) {
@@ -213,22 +215,22 @@ Status Dump(const gguf::File& file, const TensorInfo& tensor, const std::string&
 Status Inspect(const Options& options, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.model));
   std::vector<const TensorInfo*> tensors;
-  if (options.tensor.empty()) {
+  if (!options.tensor) {
     for (const TensorInfo& tensor : file.tensors()) tensors.push_back(&tensor);
   } else {
-    RIDGE_ASSIGN_OR_RETURN(const TensorInfo* tensor, FindTensor(file, options.tensor));
+    RIDGE_ASSIGN_OR_RETURN(const TensorInfo* tensor, FindTensor(file, *options.tensor));
     tensors.push_back(tensor);
   }
-  if (!options.dump.empty()) {
-    const TensorInfo& tensor = *tensors[0];
-    RIDGE_RETURN_IF_ERROR(Dump(file, tensor, options.dump));
+  if (options.dump) {
+    const TensorInfo& tensor = *tensors[0];  // --dump needs --tensor
+    RIDGE_RETURN_IF_ERROR(Dump(file, tensor, *options.dump));
     if (out.json) {
       Json document = TensorJson(tensor, file.shard_paths().size() > 1);
       document["dump"] = {
-          {"path", options.dump}, {"elements", tensor.elements()}, {"size_bytes", tensor.elements() * sizeof(float)}};
+          {"path", *options.dump}, {"elements", tensor.elements()}, {"size_bytes", tensor.elements() * sizeof(float)}};
       return out.Document(document);
     }
-    std::fprintf(stderr, "%s: %llu float32 values\n", Printable(options.dump).c_str(),
+    std::fprintf(stderr, "%s: %llu float32 values\n", Printable(*options.dump).c_str(),
                  static_cast<unsigned long long>(tensor.elements()));
     return {};
   }

@@ -217,6 +217,8 @@ class CommandLine(unittest.TestCase):
         self.write([(b"a", [8], 0, 0), (b"b", [8], 0, 32)], bytes(64))
         self.assertEqual([t["name"] for t in inspect(self.path, "--tensor", "b")["tensors"]], ["b"])
         self.assertIn('"c"', self.error("inspect", self.path, "--tensor", "c"))
+        self.assertIn('""', self.error("inspect", self.path, "--tensor", ""))
+        self.assertIn("no file name", self.error("inspect", self.path, "--tensor", "b", "--dump", ""))
         document = inspect(self.path, "--tensor", "b", "--dump", self.out)
         self.assertEqual((document["name"], document["dump"]["elements"]), ("b", 8))
         self.assertEqual(os.path.getsize(self.out), 32)
