@@ -110,14 +110,25 @@ class Docs(unittest.TestCase):
                 self.assertIn("--json", done.stdout.decode())
                 self.assertIn(f"`{name}`", readme, "not in the README's table")
 
-    def test_dependencies_are_told(self):
-        """Every library that ./dev installs has its line in docs/dependencies.md."""
+    def test_dependencies_are_told_and_installed(self):
+        """./dev installs what the targets link and nothing else, and docs/dependencies.md has a line for each."""
         page = text_of(os.path.join(ROOT, "docs", "dependencies.md")).lower()
-        line = re.search(r"libraries that Ridge links\|(.*)", text_of(os.path.join(ROOT, "dev"))).group(1)
-        names = {"libcli11-dev": "cli11", "libpcre2-dev": "pcre2", "nlohmann-json3-dev": "nlohmann", "libcurl4-openssl-dev": "libcurl", "libssl-dev": "openssl"}
-        for package in line.split():
-            word = names.get(package, package.removeprefix("lib").removesuffix("-dev"))
+        packages = re.search(r"libraries that Ridge links\|(.*)", text_of(os.path.join(ROOT, "dev"))).group(1).split()
+        cmake = "".join(text_of(os.path.join(ROOT, name)) for name in ("src/CMakeLists.txt", "apps/ridge/CMakeLists.txt", "cmake/ridge.cmake"))
+        cmake = re.sub(r"#.*", "", cmake)
+        known = {  # package: (what CMake or the sources name it, what the page calls it)
+            "libfmt-dev": ("fmt::fmt", "fmt"), "nlohmann-json3-dev": (None, "nlohmann"), "libcli11-dev": (None, "cli11"),
+            "libpcre2-dev": ("pcre2-8", "pcre2"), "libutf8proc-dev": ("utf8proc", "utf8proc"), "libxxhash-dev": ("xxhash", "xxhash"),
+            "libssl-dev": ("crypto", "openssl"), "libcurl4-openssl-dev": ("curl", "libcurl"), "libzip-dev": ("zip", "libzip"),
+        }
+        self.assertEqual(sorted(packages), sorted(known))
+        for package, (target, word) in known.items():
             self.assertIn(word, page, package)
+            if target:
+                self.assertRegex(cmake, rf"(?<![\w-]){re.escape(target)}(?![\w-])", package)
+        linked = {word for line in re.findall(r"LIBS ([^)]*)\)", cmake) for word in line.split()}
+        for target in linked - {"${M_LIBS}"}:
+            self.assertIn(target, [name for name, _ in known.values()], "linked, but ./dev does not install it")
 
 
 if __name__ == "__main__":
