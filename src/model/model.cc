@@ -1,0 +1,44 @@
+#include "model/model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "model/builder.h"
+#include "model/config.h"
+
+namespace ridge::model {
+
+Result<std::unique_ptr<Model>> Model::Load(gguf::File file) {
+  std::unique_ptr<Model> model(new Model(std::move(file)));
+  RIDGE_ASSIGN_OR_RETURN(const std::string architecture, model->file_.metadata().Get<std::string>("general.architecture"));
+  const Family* family = FindFamily(architecture);
+  if (family == nullptr) {
+    std::string known;
+    for (const std::string& name : FamilyNames()) known += (known.empty() ? "" : " ") + name;
+    return Fail(Code::kUnsupported, "unknown model architecture").Where("general.architecture").Found(architecture).Expected("one of: " + known);
+  }
+  RIDGE_ASSIGN_OR_RETURN(model->config_, ReadConfig(model->file_, architecture));
+  Builder builder(model->file_, model->config_, model->graph_);
+  family->write(builder);
+  if (builder.error()) return std::unexpected(*builder.error());
+  for (const gguf::TensorInfo& tensor : model->file_.tensors()) {
+    if (!builder.used().contains(tensor.name)) model->unused_.push_back(tensor.name);
+  }
+  return model;
+}
+
+int64_t Model::parameters() const {
+  int64_t n = 0;
+  for (const gguf::TensorInfo& tensor : file_.tensors()) n += static_cast<int64_t>(tensor.elements());
+  return n;
+}
+
+double Model::KvBytesPerToken(double k_value_bytes, double v_value_bytes) const {
+  double bytes = 0;
+  for (const graph::KvLayer& layer : graph_.kv_layers()) bytes += static_cast<double>(layer.kv_heads * layer.head_dim) * (k_value_bytes + v_value_bytes);
+  return bytes;
+}
+
+std::vector<std::string> Architectures() { return FamilyNames(); }
+
+}  // namespace ridge::model
