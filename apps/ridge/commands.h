@@ -9,6 +9,7 @@ using AddCommand = void (*)(CLI::App& root, Invocation& invocation);
 
 void AddDoctor(CLI::App& root, Invocation& invocation);
 void AddInspect(CLI::App& root, Invocation& invocation);
+void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
@@ -18,6 +19,7 @@ void AddTokenize(CLI::App& root, Invocation& invocation);
 inline constexpr AddCommand kCommands[] = {
     AddDoctor,
     AddInspect,
+    AddLogits,
     AddTokenize,
     AddPull,
     AddList,

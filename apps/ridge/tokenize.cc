@@ -1,14 +1,8 @@
 // ridge tokenize: text to token ids and back, with the vocabulary of a GGUF file and nothing else of it.
 #include <fmt/format.h>
 
-#include <cerrno>
-#include <charconv>
-#include <cstdio>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <memory>
-#include <sstream>
 #include <vector>
 
 #include "commands.h"
@@ -16,6 +10,7 @@
 #include "hub/hub.h"
 #include "text/tokenizer.h"
 #include "text/utf8.h"
+#include "text_input.h"
 
 namespace ridge::app {
 namespace {
@@ -24,8 +19,9 @@ using text::TokenId;
 using text::Tokenizer;
 
 struct Options {
-  std::string model, prompt, file, ids;
-  bool has_prompt = false, has_file = false, has_ids = false;
+  std::string model, ids;
+  TextInput input;
+  bool has_ids = false;
   bool no_bos = false, parse_special = false, lines = false, decode = false;
 };
 
@@ -33,70 +29,12 @@ Status CheckUsage(const Options& options) {
   const auto usage = [](std::string what) -> Status {
     return Fail(Code::kUsage, std::move(what)).Remedy("see ridge tokenize --help");
   };
-  const int inputs = options.has_prompt + options.has_file + options.has_ids + options.lines;
+  const int inputs = options.input.given() + options.has_ids + options.lines;
   if (inputs > 1) return usage("-p, -f, --ids and --lines exclude one another");
   if (options.has_ids && !options.decode) return usage("--ids needs --decode");
   if (options.decode && !options.has_ids && !options.lines) return usage("--decode needs --ids or --lines");
   if (inputs == 0) return usage("nothing to tokenize: give -p, -f or --lines");
   return {};
-}
-
-Result<std::string> ReadPrompt(const Options& options) {
-  std::string prompt = options.prompt;
-  const std::string where = options.has_file ? options.file : "-p";
-  if (options.has_file) {
-    errno = 0;
-    std::ifstream in(options.file, std::ios::binary);
-    std::ostringstream all;
-    if (in) all << in.rdbuf();
-    if (!in || in.bad() || (all.fail() && in.peek() != EOF)) {
-      return Fail(Code::kNotFound, "cannot read the text")
-          .Where(where)
-          .Found(errno != 0 ? std::strerror(errno) : "an error while reading");
-    }
-    prompt = std::move(all).str();
-  }
-  if (prompt.empty()) return Fail(Code::kInvalidArgument, "the text is empty").Where(where);
-  return prompt;
-}
-
-Status CheckUtf8(std::string_view bytes, const std::string& where) {
-  const auto at = text::FirstInvalidUtf8(bytes);
-  if (!at) return {};
-  return Fail(Code::kInvalidArgument, "the text is not UTF-8")
-      .Where(fmt::format("{}, byte {}", where, *at))
-      .Found(fmt::format("0x{:02X}", static_cast<unsigned char>(bytes[*at])))
-      .Remedy("convert it to UTF-8");
-}
-
-Status CheckId(int64_t id, const Tokenizer& tokenizer, const std::string& where) {
-  if (id >= 0 && static_cast<uint64_t>(id) < tokenizer.vocab_size()) return {};
-  return Fail(Code::kOutOfRange, "the token is outside the vocabulary")
-      .Where(where)
-      .Found(std::to_string(id))
-      .Expected(fmt::format("0 to {}", tokenizer.vocab_size() - 1));
-}
-
-Result<std::vector<TokenId>> ParseIds(std::string_view list, const Tokenizer& tokenizer) {
-  std::vector<TokenId> ids;
-  while (!list.empty()) {
-    const size_t comma = list.find(',');
-    std::string_view item = list.substr(0, comma);
-    list = comma == list.npos ? std::string_view() : list.substr(comma + 1);
-    while (item.starts_with(' ')) item.remove_prefix(1);
-    while (item.ends_with(' ')) item.remove_suffix(1);
-    int64_t id = 0;
-    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), id);
-    if (item.empty() || error != std::errc() || end != item.data() + item.size()) {
-      return Fail(Code::kUsage, "not a token id")
-          .Where("--ids")
-          .Found("\"" + text::ReplaceInvalidUtf8(item) + "\"")
-          .Expected("numbers with commas between");
-    }
-    RIDGE_RETURN_IF_ERROR(CheckId(id, tokenizer, "--ids"));
-    ids.push_back(static_cast<TokenId>(id));
-  }
-  return ids;
 }
 
 // One stdin line in, one stdout line out.
@@ -111,7 +49,7 @@ Result<std::string> TransformLine(const std::string& line, const std::string& wh
       good = value[i].is_number_integer();
       if (!good) break;
       const auto id = value[i].get<int64_t>();
-      RIDGE_RETURN_IF_ERROR(CheckId(id, tokenizer, where));
+      RIDGE_RETURN_IF_ERROR(CheckId(id, tokenizer.vocab_size(), where));
       ids.push_back(static_cast<TokenId>(id));
     }
     if (!good) return Fail(Code::kInvalidArgument, "not a JSON array of token ids").Where(where);
@@ -136,9 +74,8 @@ Status TransformLines(const Options& options, const Tokenizer& tokenizer, Output
 Status Tokenize(const Options& options, Output& out) {
   RIDGE_RETURN_IF_ERROR(CheckUsage(options));
   std::string prompt;
-  if (options.has_prompt || options.has_file) {
-    RIDGE_ASSIGN_OR_RETURN(prompt, ReadPrompt(options));
-    RIDGE_RETURN_IF_ERROR(CheckUtf8(prompt, options.has_file ? options.file : "-p"));
+  if (options.input.given()) {
+    RIDGE_ASSIGN_OR_RETURN(prompt, options.input.Read());
   }
   RIDGE_ASSIGN_OR_RETURN(const std::string path, hub::ResolveModel(options.model));
   RIDGE_ASSIGN_OR_RETURN(const gguf::File file, gguf::File::Open(path));
@@ -149,7 +86,7 @@ Status Tokenize(const Options& options, Output& out) {
   }
   if (options.lines) return TransformLines(options, **tokenizer, out);
   if (options.decode) {
-    RIDGE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, ParseIds(options.ids, **tokenizer));
+    RIDGE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, ParseIds(options.ids, (*tokenizer)->vocab_size()));
     const std::string decoded = (*tokenizer)->Decode(ids, options.parse_special);
     return out.json ? out.Document({{"text", text::ReplaceInvalidUtf8(decoded)}}) : out.Write(decoded);
   }
@@ -172,8 +109,7 @@ void AddTokenize(CLI::App& root, Invocation& invocation) {
                                 "  ridge tokenize -m model.gguf --decode --ids 9906,1917");
   app->add_option("-m,--model", options->model, "a GGUF file (its vocabulary is enough) or a name in the store")
       ->required();
-  CLI::Option* prompt = app->add_option("-p,--prompt", options->prompt, "the text");
-  CLI::Option* file = app->add_option("-f,--file", options->file, "read the text from this file");
+  options->input.AddTo(app);
   CLI::Option* ids = app->add_option("--ids", options->ids, "token ids with commas between, for --decode");
   app->add_flag("--lines", options->lines,
                 "each line of stdin is a JSON string (with --decode: an array of ids), each line of stdout its answer");
@@ -182,8 +118,6 @@ void AddTokenize(CLI::App& root, Invocation& invocation) {
   app->add_flag("--parse-special", options->parse_special,
                 "text that spells a special token becomes that token; with --decode, print special tokens too");
   invocation.Bind(app, [=](Output& out) {
-    options->has_prompt = prompt->count() > 0;
-    options->has_file = file->count() > 0;
     options->has_ids = ids->count() > 0;
     return Tokenize(*options, out);
   });
