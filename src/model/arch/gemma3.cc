@@ -16,9 +16,14 @@ std::vector<bool> WindowedLayers(Builder& b, bool any) {
   const std::string key = "attention.sliding_window_pattern";
   const gguf::Value* value = b.metadata().Find(b.Key(key));
   if (value != nullptr && value->type == gguf::ValueType::kArray) {
-    const auto list = b.metadata().GetPerLayer<uint8_t>(b.Key(key), windowed.size());
-    if (!list) b.Note(list.error());
-    else for (size_t i = 0; i < windowed.size(); i++) windowed[i] = (*list)[i] != 0;
+    const auto list = b.metadata().Get<std::vector<uint8_t>>(b.Key(key));
+    if (!list) {
+      b.Note(list.error());
+    } else if (list->size() != windowed.size()) {
+      b.Note(Fail(Code::kInvalidData, "per-layer list has the wrong length").Where(b.Key(key)).Found(std::to_string(list->size())).Expected(std::to_string(windowed.size())).Take());
+    } else {
+      for (size_t i = 0; i < windowed.size(); i++) windowed[i] = (*list)[i] != 0;
+    }
     return windowed;
   }
   const uint64_t period = b.Value<uint64_t>(key, 6);
