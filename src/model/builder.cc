@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/math.h"
+#include "quant/quant.h"
 
 namespace ridge::model {
 namespace {
