@@ -14,7 +14,6 @@
 namespace ridge::hub {
 namespace {
 
-constexpr int kMaxFailures = 6;         // in a row, without a byte
 constexpr int kMaxAttempts = 200;       // a server that cuts after each few bytes must end too
 constexpr double kMaxRetryAfter = 120;  // seconds; longer is for the user to decide
 
@@ -36,9 +35,7 @@ Error ForStatus(const HttpResult& failed) {
     case 429:
       error.remedy = "the server limits the rate of requests: try again later (a token in HF_TOKEN raises the limit)";
       break;
-    default:
-      error.remedy = "try again later";
-      break;
+    default: error.remedy = "try again later"; break;
   }
   return error;
 }
@@ -182,8 +179,8 @@ Status Downloader::WaitOrFail(const HttpResult& failed, Retry& retry) {
   if (failed.verdict == Verdict::kUnreachable && !reached_) return std::unexpected(failed.error);
   const Error error = failed.verdict == Verdict::kStatus ? ForStatus(failed) : failed.error;
   ++retry.failures;
-  if (retry.failures >= kMaxFailures || ++retry.attempts >= kMaxAttempts) return std::unexpected(error);
-  const double backoff = 0.5 * static_cast<double>(1 << (retry.failures - 1));
+  if (retry.failures > options_.network.retries || ++retry.attempts >= kMaxAttempts) return std::unexpected(error);
+  const double backoff = 0.5 * static_cast<double>(1 << std::min(retry.failures - 1, 6));
   const double asked = failed.head.retry_after_seconds.value_or(0);
   if (asked > kMaxRetryAfter) {
     Error late = error;
@@ -225,14 +222,15 @@ Result<StoredFile> Downloader::GetFile(const RemoteFile& remote, const std::stri
   RIDGE_RETURN_IF_ERROR(partial.Open(meter_, done_before_bytes, cancelled));
   if (partial.resumed() && options_.notice)
     options_.notice(fmt::format("{}: going on after {} bytes", remote.label, partial.at_bytes()));
-  if (remote.size_bytes) {
-    const std::string folder = partial_path.substr(0, partial_path.rfind('/'));
-    RIDGE_RETURN_IF_ERROR(NeedSpace(folder, *remote.size_bytes - partial.at_bytes()));
-  }
   const auto give_up = [&](Error error) -> Result<StoredFile> {
     if (error.code == Code::kInvalidData || partial.at_bytes() == 0) ::unlink(partial_path.c_str());
     return std::unexpected(std::move(error));
   };
+  if (remote.size_bytes) {
+    const std::string folder = partial_path.substr(0, partial_path.rfind('/'));
+    Status space = NeedSpace(folder, *remote.size_bytes - partial.at_bytes());
+    if (!space) return give_up(std::move(space).error());
+  }
   Retry retry;
   bool started_over = false;
   while (true) {

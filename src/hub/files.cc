@@ -27,8 +27,7 @@ Fail FailErrno(int error_number, std::string what, std::string where) {
   const std::string found = std::strerror(error_number);
   switch (error_number) {
     case ENOENT:
-    case ENOTDIR:
-      return Fail(Code::kNotFound, std::move(what)).Where(std::move(where)).Found(found);
+    case ENOTDIR: return Fail(Code::kNotFound, std::move(what)).Where(std::move(where)).Found(found);
     case EACCES:
     case EPERM:
     case EROFS:
@@ -45,10 +44,8 @@ Fail FailErrno(int error_number, std::string what, std::string where) {
           .Remedy("free some space, or set RIDGE_HOME to a folder on a larger disk");
     case EMFILE:
     case ENFILE:
-    case ENOMEM:
-      return Fail(Code::kResourceExhausted, std::move(what)).Where(std::move(where)).Found(found);
-    default:
-      return Fail(Code::kUnavailable, std::move(what)).Where(std::move(where)).Found(found);
+    case ENOMEM: return Fail(Code::kResourceExhausted, std::move(what)).Where(std::move(where)).Found(found);
+    default: return Fail(Code::kUnavailable, std::move(what)).Where(std::move(where)).Found(found);
   }
 }
 

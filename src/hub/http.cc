@@ -212,7 +212,10 @@ struct HttpClient::State {
     set(CURLOPT_OPENSOCKETDATA, this);
     set(CURLOPT_BUFFERSIZE, 256L * 1024);
     for (const char* name : {"SSL_CERT_FILE", "CURL_CA_BUNDLE"}) {  // the library itself reads neither
-      if (const char* file = std::getenv(name); file != nullptr && *file != '\0') set(CURLOPT_CAINFO, file);
+      if (const char* file = std::getenv(name); file != nullptr && *file != '\0') {
+        set(CURLOPT_CAINFO, file);
+        break;
+      }
     }
     if (request.range_start_bytes > 0) {
       set(CURLOPT_RANGE, fmt::format("{}-", request.range_start_bytes).c_str());  // copied by libcurl
@@ -273,8 +276,7 @@ struct HttpClient::State {
       case CURLE_UNSUPPORTED_PROTOCOL:
         return fail(Verdict::kFatal, Code::kInvalidArgument, "not an http or https URL",
                     "check HF_ENDPOINT and RIDGE_OLLAMA_REGISTRY");
-      default:
-        break;
+      default: break;
     }
     return fail(Verdict::kInterrupted, Code::kUnavailable, "connection broke", "try again: what came is kept");
   }

@@ -43,6 +43,7 @@ Network Network::FromEnvironment() {
   FromVariable("RIDGE_PIP", network.pip);
   FromVariable("RIDGE_CONNECT_TIMEOUT", network.connect_seconds);
   FromVariable("RIDGE_STALL_TIMEOUT", network.stall_seconds);
+  FromVariable("RIDGE_RETRIES", network.retries);
   return network;
 }
 

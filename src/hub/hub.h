@@ -37,6 +37,7 @@ struct Network {
   std::string pip = "python3 -m pip";                          // RIDGE_PIP; words separated by spaces
   int connect_seconds = 5;                                     // RIDGE_CONNECT_TIMEOUT
   int stall_seconds = 30;  // RIDGE_STALL_TIMEOUT: no byte for so long ends an attempt
+  int retries = 5;         // RIDGE_RETRIES: attempts after a failed one, in a row, without a byte
   static Network FromEnvironment();
 };
 

