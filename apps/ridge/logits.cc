@@ -41,9 +41,11 @@ Status Logits(const Options& o, Output& out) {
     RIDGE_ASSIGN_OR_RETURN(const auto tokenizer, text::Tokenizer::FromMetadata(model->file().metadata()));
     RIDGE_ASSIGN_OR_RETURN(ids, tokenizer->Encode(text, {}));
   }
-  backend::CompileOptions compile{.n_threads = ResolveThreads(o.threads).threads, .isa = o.isa, .max_tokens = o.chunk, .max_logit_rows = o.chunk};
+  backend::CompileOptions compile{
+      .n_threads = ResolveThreads(o.threads).threads, .isa = o.isa, .max_tokens = o.chunk, .max_logit_rows = o.chunk};
   RIDGE_ASSIGN_OR_RETURN(const auto program, backend::NewCpuBackend()->Compile(model->graph(), compile));
-  backend::StateOptions state_options{.n_pages = (static_cast<int64_t>(ids.size()) + o.page - 1) / o.page, .page_tokens = o.page};
+  backend::StateOptions state_options{.n_pages = (static_cast<int64_t>(ids.size()) + o.page - 1) / o.page,
+                                      .page_tokens = o.page};
   RIDGE_ASSIGN_OR_RETURN(state_options.k_type, backend::ParseKvType(o.k_type));
   RIDGE_ASSIGN_OR_RETURN(state_options.v_type, backend::ParseKvType(o.v_type));
   RIDGE_ASSIGN_OR_RETURN(const auto state, program->NewState(state_options));
@@ -58,14 +60,19 @@ Status Logits(const Options& o, Output& out) {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(hash.get());
   std::vector<TokenId> top;
-  std::vector<float> logits(static_cast<size_t>(std::min<int64_t>(o.chunk, static_cast<int64_t>(ids.size()))) * n_vocab);
+  std::vector<float> logits(static_cast<size_t>(std::min<int64_t>(o.chunk, static_cast<int64_t>(ids.size()))) *
+                            n_vocab);
   for (size_t at = 0; at < ids.size(); at += static_cast<size_t>(o.chunk)) {
     const size_t n = std::min(ids.size() - at, static_cast<size_t>(o.chunk));
     const int32_t seq_start[] = {0, static_cast<int32_t>(n)};
     std::vector<int32_t> rows(n);
     std::iota(rows.begin(), rows.end(), 0);
-    RIDGE_RETURN_IF_ERROR(program->Run({.tokens = std::span(ids).subspan(at, n), .positions = std::span(positions).subspan(at, n), .seq_start = seq_start,
-                                        .page_table = pages, .logit_rows = rows}, *state, logits));
+    RIDGE_RETURN_IF_ERROR(program->Run({.tokens = std::span(ids).subspan(at, n),
+                                        .positions = std::span(positions).subspan(at, n),
+                                        .seq_start = seq_start,
+                                        .page_table = pages,
+                                        .logit_rows = rows},
+                                       *state, logits));
     const auto bytes = std::as_bytes(std::span(logits).first(n * n_vocab));
     XXH3_64bits_update(hash.get(), bytes.data(), bytes.size());
     if (dump) RIDGE_RETURN_IF_ERROR(dump->Write(bytes));
@@ -84,7 +91,8 @@ Status Logits(const Options& o, Output& out) {
 
 void AddLogits(CLI::App& root, Invocation& invocation) {
   auto o = std::make_shared<Options>();
-  CLI::App* app = AddSubcommand(root, "logits", "scores of every position of a text, and their hash", "ridge logits -m model.gguf -p \"Hello world\" -o out.f32");
+  CLI::App* app = AddSubcommand(root, "logits", "scores of every position of a text, and their hash",
+                                "ridge logits -m model.gguf -p \"Hello world\" -o out.f32");
   app->add_option("-m,--model", o->model, "a GGUF file or a name in the store")->required();
   o->input.AddTo(app);
   CLI::Option* ids = app->add_option("--ids", o->ids, "token ids with commas between");

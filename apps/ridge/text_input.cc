@@ -15,7 +15,8 @@ namespace ridge::app {
 
 void TextInput::AddTo(CLI::App* app) {
   app->add_option_function<std::string>(
-      "-p,--prompt", [this](const std::string& text) { prompt_ = text, has_prompt_ = true; }, "the text (taken as it is: no escapes)");
+      "-p,--prompt", [this](const std::string& text) { prompt_ = text, has_prompt_ = true; },
+      "the text (taken as it is: no escapes)");
   app->add_option_function<std::string>(
       "-f,--file", [this](const std::string& path) { file_ = path, has_file_ = true; }, "a file that holds the text");
 }
@@ -31,7 +32,9 @@ Result<std::string> TextInput::Read() const {
     std::ostringstream all;
     if (in) all << in.rdbuf();
     if (!in || in.bad() || (all.fail() && in.peek() != EOF)) {
-      return Fail(Code::kNotFound, "cannot read the text").Where(where).Found(errno != 0 ? std::strerror(errno) : "an error while reading");
+      return Fail(Code::kNotFound, "cannot read the text")
+          .Where(where)
+          .Found(errno != 0 ? std::strerror(errno) : "an error while reading");
     }
     text = std::move(all).str();
   }

@@ -66,7 +66,7 @@ struct PlanEntry {
   std::string isa;
   std::string reason;  // why this kernel; for a fallback, why no better one
   bool fallback = false;
-  int64_t count = 0;   // ops of this kind in the graph
+  int64_t count = 0;  // ops of this kind in the graph
 };
 
 class Program {

@@ -39,7 +39,9 @@ class ThreadPool {
     region.n = n;
     region.grain = grain == 0 ? 1 : grain;
     region.context = &fn;
-    region.call = [](const void* context, size_t begin, size_t end, int worker) { (*static_cast<const F*>(context))(begin, end, worker); };
+    region.call = [](const void* context, size_t begin, size_t end, int worker) {
+      (*static_cast<const F*>(context))(begin, end, worker);
+    };
     Run(region);
   }
 
@@ -57,7 +59,7 @@ class ThreadPool {
   std::vector<std::thread> threads_;
   alignas(64) std::atomic<uint64_t> generation_{0};  // counts regions; workers wait for a change
   std::atomic<Region*> region_{nullptr};
-  alignas(64) std::atomic<int> running_{0};          // workers still inside the present region
+  alignas(64) std::atomic<int> running_{0};  // workers still inside the present region
   std::atomic<int> sleepers_{0};
   std::atomic<bool> stop_{false};
   std::mutex mutex_;

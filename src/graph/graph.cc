@@ -128,9 +128,11 @@ ValueId Graph::SelectRows(ValueId x) {
   return Append(std::move(op), Rows::kLogits, value(x).cols);
 }
 
-ValueId Graph::Experts(ValueId x, ValueId router_logits, WeightId gate, WeightId up, WeightId down, const ExpertSpec& spec) {
+ValueId Graph::Experts(ValueId x, ValueId router_logits, WeightId gate, WeightId up, WeightId down,
+                       const ExpertSpec& spec) {
   RIDGE_CHECK(value(router_logits).cols == spec.experts);
-  RIDGE_CHECK(weight(down).n() == value(x).cols && weight(gate).k() == value(x).cols && weight(up).k() == value(x).cols);
+  RIDGE_CHECK(weight(down).n() == value(x).cols && weight(gate).k() == value(x).cols &&
+              weight(up).k() == value(x).cols);
   Op op{.kind = OpKind::kExperts};
   op.in = {x, router_logits};
   op.weights = {gate, up, down};
@@ -167,9 +169,7 @@ Cost CostOf(const Graph& graph, const Op& op, const Load& load) {
   const double rows = op.out != kNone && graph.value(op.out).rows == Rows::kLogits ? load.logits : load.tokens;
   if (rows == 0) return cost;
   switch (op.kind) {
-    case OpKind::kEmbed:
-      cost.bytes_read = rows * bytes(weight(0)) / static_cast<double>(weight(0).n());
-      break;
+    case OpKind::kEmbed: cost.bytes_read = rows * bytes(weight(0)) / static_cast<double>(weight(0).n()); break;
     case OpKind::kMatMul:
       cost.bytes_read = bytes(weight(0));
       cost.flops = rows * mul_add(weight(0));

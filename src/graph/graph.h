@@ -42,7 +42,20 @@ struct Weight {
   int64_t experts() const { return shape.size() > 2 ? shape[2] : 1; }
 };
 
-enum class OpKind { kEmbed, kRmsNorm, kMatMul, kRope, kAppendKv, kAttention, kAdd, kGatedAct, kSelectRows, kExperts, kScale, kSoftcap };
+enum class OpKind {
+  kEmbed,
+  kRmsNorm,
+  kMatMul,
+  kRope,
+  kAppendKv,
+  kAttention,
+  kAdd,
+  kGatedAct,
+  kSelectRows,
+  kExperts,
+  kScale,
+  kSoftcap
+};
 std::string_view Name(OpKind kind);
 
 enum class Activation { kSilu, kGeluTanh };
@@ -58,8 +71,8 @@ struct RopeSpec {
 struct AttentionSpec {
   int32_t layer = 0;  // whose KV
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  float scale = 1;    // scores are multiplied by it
-  int64_t window = 0; // a token sees this many tokens back, itself included; 0: all
+  float scale = 1;     // scores are multiplied by it
+  int64_t window = 0;  // a token sees this many tokens back, itself included; 0: all
 };
 
 struct ExpertSpec {
@@ -75,13 +88,13 @@ struct Op {
   ValueId out = kNone;  // kNone for kAppendKv
   std::vector<WeightId> weights;
   WeightId bias = kNone;
-  float scalar = 0;     // eps, scale or cap
-  int64_t groups = 1;   // kRmsNorm, kRope: heads that are treated one by one
+  float scalar = 0;    // eps, scale or cap
+  int64_t groups = 1;  // kRmsNorm, kRope: heads that are treated one by one
   Activation activation = Activation::kSilu;
-  int32_t rope = kNone; // index into ropes()
+  int32_t rope = kNone;  // index into ropes()
   AttentionSpec attention;
   ExpertSpec experts;
-  std::string label;    // "blk.3.attn_q", for plans and traces
+  std::string label;  // "blk.3.attn_q", for plans and traces
 };
 
 // One layer's KV as the state store needs it.

@@ -39,11 +39,18 @@ WeightId Builder::Add(const std::string& name, const gguf::TensorInfo* tensor, c
     used_.insert(name);
     const std::vector<int64_t> found(tensor->shape.begin(), tensor->shape.end());
     if (Trim(found) != Trim(shape)) {
-      Note(Fail(Code::kInvalidData, "tensor has the wrong shape").Where(name).Found(ShapeText(found)).Expected(ShapeText(shape))
-               .Remedy("the file does not fit its own metadata; get it again or convert it again").Take());
+      Note(Fail(Code::kInvalidData, "tensor has the wrong shape")
+               .Where(name)
+               .Found(ShapeText(found))
+               .Expected(ShapeText(shape))
+               .Remedy("the file does not fit its own metadata; get it again or convert it again")
+               .Take());
     } else if (tensor->type == nullptr || tensor->type->decode == nullptr) {
-      Note(Fail(Code::kUnsupported, "tensor type is not one that this build can run").Where(name)
-               .Found(tensor->type == nullptr ? "type id " + std::to_string(tensor->type_id) : std::string(tensor->type->name)).Take());
+      Note(Fail(Code::kUnsupported, "tensor type is not one that this build can run")
+               .Where(name)
+               .Found(tensor->type == nullptr ? "type id " + std::to_string(tensor->type_id)
+                                              : std::string(tensor->type->name))
+               .Take());
     } else {
       weight.type = tensor->type->id;
       weight.data = file_.Data(*tensor);
@@ -55,7 +62,11 @@ WeightId Builder::Add(const std::string& name, const gguf::TensorInfo* tensor, c
 WeightId Builder::Require(const std::string& name, const std::vector<int64_t>& shape) {
   const gguf::TensorInfo* tensor = file_.FindTensor(name);
   if (tensor == nullptr) {
-    Note(Fail(Code::kInvalidData, "tensor is missing").Where(name).Expected("shape " + ShapeText(shape)).Remedy("the file is incomplete; get it again").Take());
+    Note(Fail(Code::kInvalidData, "tensor is missing")
+             .Where(name)
+             .Expected("shape " + ShapeText(shape))
+             .Remedy("the file is incomplete; get it again")
+             .Take());
   }
   return Add(name, tensor, shape);
 }
@@ -70,7 +81,8 @@ std::vector<float> Builder::Floats(const std::string& name, int64_t n) {
   const graph::Weight weight = graph_.weight(Require(name, {n}));
   std::vector<float> values(static_cast<size_t>(n), 1.0f);
   const quant::Type& type = quant::Get(weight.type);
-  if (!weight.data.empty()) type.decode(weight.data.data(), values.data(), static_cast<size_t>(n) / type.block_elements);
+  if (!weight.data.empty())
+    type.decode(weight.data.data(), values.data(), static_cast<size_t>(n) / type.block_elements);
   return values;
 }
 
@@ -91,7 +103,8 @@ graph::RopeSpec Builder::RopeWith(bool interleaved, double base, double linear_f
   spec.interleaved = interleaved;
   spec.rotary_dims = config_.rope_dims;
   for (int64_t i = 0; i < config_.rope_dims / 2; i++) {
-    spec.inv_freq.push_back(Pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(config_.rope_dims)) / linear_factor);
+    spec.inv_freq.push_back(Pow(base, -2.0 * static_cast<double>(i) / static_cast<double>(config_.rope_dims)) /
+                            linear_factor);
   }
   return spec;
 }
@@ -102,23 +115,35 @@ graph::RopeSpec Builder::Rope(bool interleaved) {
   if (factor == 0) factor = Value<double>("rope.scale_linear", 0.0);
   if (factor == 0) factor = 1;
   if (!(factor > 0) || !std::isfinite(factor)) {
-    Note(Fail(Code::kInvalidData, "RoPE scaling factor makes no sense").Where(Key("rope.scaling.factor")).Found(std::to_string(factor)).Expected("a number above 0").Take());
+    Note(Fail(Code::kInvalidData, "RoPE scaling factor makes no sense")
+             .Where(Key("rope.scaling.factor"))
+             .Found(std::to_string(factor))
+             .Expected("a number above 0")
+             .Take());
     factor = 1;
   }
   const bool yarn = type == "yarn";
   if (type != "none" && type != "linear" && !yarn) {
-    Note(Fail(Code::kUnsupported, "unknown RoPE scaling").Where(Key("rope.scaling.type")).Found(type).Expected("none, linear or yarn").Take());
+    Note(Fail(Code::kUnsupported, "unknown RoPE scaling")
+             .Where(Key("rope.scaling.type"))
+             .Found(type)
+             .Expected("none, linear or yarn")
+             .Take());
   }
   graph::RopeSpec spec = RopeWith(interleaved, config_.rope_base, type == "none" || yarn ? 1.0 : factor);
   spec.magnitude = Value<double>("rope.scaling.attn_factor", 1.0);
   if (yarn) {
     // YaRN (Peng et al. 2023): dimensions that turn often keep their frequency, slow ones are interpolated, with a ramp between;
     // the magnitude grows with the logarithm of the factor. Boundaries as the reference implementation rounds them.
-    const double original = static_cast<double>(Value<uint64_t>("rope.scaling.original_context_length", static_cast<uint64_t>(config_.context_tokens)));
-    const double fast = Value<double>("rope.scaling.yarn_beta_fast", 32.0), slow = Value<double>("rope.scaling.yarn_beta_slow", 1.0);
+    const double original = static_cast<double>(
+        Value<uint64_t>("rope.scaling.original_context_length", static_cast<uint64_t>(config_.context_tokens)));
+    const double fast = Value<double>("rope.scaling.yarn_beta_fast", 32.0),
+                 slow = Value<double>("rope.scaling.yarn_beta_slow", 1.0);
     const double extrapolation = Value<double>("rope.scaling.yarn_ext_factor", 1.0);
     const double dims = static_cast<double>(config_.rope_dims);
-    const auto boundary = [&](double turns) { return dims * Log(original / (turns * 6.283185307179586)) / (2 * Log(config_.rope_base)); };
+    const auto boundary = [&](double turns) {
+      return dims * Log(original / (turns * 6.283185307179586)) / (2 * Log(config_.rope_base));
+    };
     const double low = std::max(0.0, std::floor(boundary(fast))), high = std::min(dims - 1, std::ceil(boundary(slow)));
     for (size_t i = 0; i < spec.inv_freq.size(); i++) {
       const double ramp = std::clamp((static_cast<double>(i) - low) / std::max(0.001, high - low), 0.0, 1.0);
@@ -137,7 +162,8 @@ graph::RopeSpec Builder::Rope(bool interleaved) {
 }
 
 ValueId Builder::SelfAttention(ValueId x, int64_t layer, const AttentionOptions& options) {
-  const int64_t heads = config_.heads[static_cast<size_t>(layer)], kv_heads = config_.kv_heads[static_cast<size_t>(layer)], dim = config_.head_dim;
+  const int64_t heads = config_.heads[static_cast<size_t>(layer)],
+                kv_heads = config_.kv_heads[static_cast<size_t>(layer)], dim = config_.head_dim;
   graph_.SetLabel(Block(layer, "attn"));
   ValueId q = Linear(x, Block(layer, "attn_q"), heads * dim);
   ValueId k = Linear(x, Block(layer, "attn_k"), kv_heads * dim);
@@ -152,8 +178,11 @@ ValueId Builder::SelfAttention(ValueId x, int64_t layer, const AttentionOptions&
   }
   const int32_t kv = graph_.AddKvLayer({kv_heads, dim, options.window});
   graph_.AppendKv(k, v, kv);
-  const float scale = options.scale != 0 ? options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
-  const ValueId y = graph_.Attention(q, {.layer = kv, .heads = heads, .kv_heads = kv_heads, .head_dim = dim, .scale = scale, .window = options.window});
+  const float scale =
+      options.scale != 0 ? options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
+  const ValueId y = graph_.Attention(
+      q,
+      {.layer = kv, .heads = heads, .kv_heads = kv_heads, .head_dim = dim, .scale = scale, .window = options.window});
   return Linear(y, Block(layer, "attn_output"), config_.width);
 }
 
@@ -169,7 +198,10 @@ ValueId Builder::ExpertFfn(ValueId x, int64_t layer, graph::Activation activatio
   const int64_t width = config_.width, n = config_.expert_width, experts = config_.experts;
   graph_.SetLabel(Block(layer, "ffn"));
   for (const char* scale : {"ffn_gate_exps.scale", "ffn_up_exps.scale", "ffn_down_exps.scale"}) {
-    if (Has(Block(layer, scale))) Note(Fail(Code::kUnsupported, "per-expert scales are not supported by this build").Where(Block(layer, scale)).Take());
+    if (Has(Block(layer, scale)))
+      Note(Fail(Code::kUnsupported, "per-expert scales are not supported by this build")
+               .Where(Block(layer, scale))
+               .Take());
   }
   const ValueId router = Linear(x, Block(layer, "ffn_gate_inp"), experts);
   const WeightId gate = Require(Block(layer, "ffn_gate_exps.weight"), {width, n, experts});
@@ -177,7 +209,11 @@ ValueId Builder::ExpertFfn(ValueId x, int64_t layer, graph::Activation activatio
   const WeightId down = Require(Block(layer, "ffn_down_exps.weight"), {n, width, experts});
   const double scale = Value<double>("expert_weights_scale", 0.0);
   return graph_.Experts(x, router, gate, up, down,
-                        {.experts = experts, .used = config_.experts_used, .activation = activation, .normalize = true, .scale = scale == 0 ? 1.0f : static_cast<float>(scale)});
+                        {.experts = experts,
+                         .used = config_.experts_used,
+                         .activation = activation,
+                         .normalize = true,
+                         .scale = scale == 0 ? 1.0f : static_cast<float>(scale)});
 }
 
 ValueId Builder::Logits(ValueId x) {

@@ -19,12 +19,15 @@ namespace ridge::model {
 
 class Builder {
  public:
-  Builder(const gguf::File& file, const Config& config, graph::Graph& graph) : file_(file), config_(config), graph_(graph) {}
+  Builder(const gguf::File& file, const Config& config, graph::Graph& graph)
+      : file_(file), config_(config), graph_(graph) {}
 
   const Config& config() const { return config_; }
   const gguf::Metadata& metadata() const { return file_.metadata(); }
   graph::Graph& graph() { return graph_; }
-  std::string Key(const std::string& suffix) const { return config_.architecture + "." + suffix; }  // "llama.rope.freq_base"
+  std::string Key(const std::string& suffix) const {
+    return config_.architecture + "." + suffix;
+  }  // "llama.rope.freq_base"
 
   // Reads a key of this architecture into the first error; the fallback when the key is missing.
   template <class T>
@@ -38,7 +41,8 @@ class Builder {
   }
 
   graph::WeightId Require(const std::string& name, const std::vector<int64_t>& shape);
-  std::optional<graph::WeightId> Find(const std::string& name, const std::vector<int64_t>& shape);  // nullopt when the file has none
+  std::optional<graph::WeightId> Find(const std::string& name,
+                                      const std::vector<int64_t>& shape);  // nullopt when the file has none
   bool Has(const std::string& name) const { return file_.FindTensor(name) != nullptr; }
   std::vector<float> Floats(const std::string& name, int64_t n);  // a small tensor's values
 

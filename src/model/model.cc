@@ -10,12 +10,16 @@ namespace ridge::model {
 
 Result<std::unique_ptr<Model>> Model::Load(gguf::File file) {
   std::unique_ptr<Model> model(new Model(std::move(file)));
-  RIDGE_ASSIGN_OR_RETURN(const std::string architecture, model->file_.metadata().Get<std::string>("general.architecture"));
+  RIDGE_ASSIGN_OR_RETURN(const std::string architecture,
+                         model->file_.metadata().Get<std::string>("general.architecture"));
   const Family* family = FindFamily(architecture);
   if (family == nullptr) {
     std::string known;
     for (const std::string& name : FamilyNames()) known += (known.empty() ? "" : " ") + name;
-    return Fail(Code::kUnsupported, "unknown model architecture").Where("general.architecture").Found(architecture).Expected("one of: " + known);
+    return Fail(Code::kUnsupported, "unknown model architecture")
+        .Where("general.architecture")
+        .Found(architecture)
+        .Expected("one of: " + known);
   }
   RIDGE_ASSIGN_OR_RETURN(model->config_, ReadConfig(model->file_, architecture));
   Builder builder(model->file_, model->config_, model->graph_);
@@ -35,7 +39,8 @@ int64_t Model::parameters() const {
 
 double Model::KvBytesPerToken(double k_value_bytes, double v_value_bytes) const {
   double bytes = 0;
-  for (const graph::KvLayer& layer : graph_.kv_layers()) bytes += static_cast<double>(layer.kv_heads * layer.head_dim) * (k_value_bytes + v_value_bytes);
+  for (const graph::KvLayer& layer : graph_.kv_layers())
+    bytes += static_cast<double>(layer.kv_heads * layer.head_dim) * (k_value_bytes + v_value_bytes);
   return bytes;
 }
 

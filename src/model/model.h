@@ -21,14 +21,14 @@ namespace ridge::model {
 
 // What families have in common. Sizes in elements unless the name says otherwise.
 struct Config {
-  std::string architecture;     // "llama", "qwen2", ...
-  std::string name;             // general.name, may be empty
+  std::string architecture;  // "llama", "qwen2", ...
+  std::string name;          // general.name, may be empty
   int64_t layers = 0;
-  int64_t context_tokens = 0;   // that the model was trained for
-  int64_t width = 0;            // embedding length
+  int64_t context_tokens = 0;  // that the model was trained for
+  int64_t width = 0;           // embedding length
   int64_t vocab = 0;
   std::vector<int64_t> heads, kv_heads, ffn_width;  // per layer
-  int64_t head_dim = 0;         // of K, and here of V too
+  int64_t head_dim = 0;                             // of K, and here of V too
   float norm_eps = 0;
   double rope_base = 10000;
   int64_t rope_dims = 0;

@@ -60,20 +60,26 @@ class Layout {
 
 }  // namespace
 
-Result<std::unique_ptr<CpuProgram>> CpuProgram::Compile(const graph::Graph& graph, const backend::CompileOptions& options) {
+Result<std::unique_ptr<CpuProgram>> CpuProgram::Compile(const graph::Graph& graph,
+                                                        const backend::CompileOptions& options) {
   auto program = std::make_unique<CpuProgram>();
   program->graph_ = &graph;
   program->options_ = options;
   RIDGE_ASSIGN_OR_RETURN(program->kernels_, SelectKernels(options.isa));
   for (const graph::KvLayer& layer : graph.kv_layers()) {
     if (layer.head_dim % 16 != 0) {
-      return Fail(Code::kUnsupported, "head size does not fit the attention kernels").Found(std::to_string(layer.head_dim)).Expected("a multiple of 16");
+      return Fail(Code::kUnsupported, "head size does not fit the attention kernels")
+          .Found(std::to_string(layer.head_dim))
+          .Expected("a multiple of 16");
     }
   }
   program->DescribePlan();
   for (const backend::PlanEntry& entry : program->plan_) {
     if (entry.fallback && options.strict) {
-      return Fail(Code::kUnsupported, "--strict: an op would fall back to a slow kernel").Where(entry.op).Found(entry.reason).Remedy("drop --strict or use another tensor type");
+      return Fail(Code::kUnsupported, "--strict: an op would fall back to a slow kernel")
+          .Where(entry.op)
+          .Found(entry.reason)
+          .Remedy("drop --strict or use another tensor type");
     }
   }
   program->pool_ = std::make_unique<ThreadPool>(options.n_threads);
@@ -124,14 +130,18 @@ Status CpuProgram::PlanMemory() {
       int chosen = -2;
       if (is_output(op.out)) {
         chosen = -1;
-      } else if (CanOverwrite(op.kind) && last_use[static_cast<size_t>(op.in[0])] == i && buffer_of[static_cast<size_t>(op.in[0])] >= 0) {
+      } else if (CanOverwrite(op.kind) && last_use[static_cast<size_t>(op.in[0])] == i &&
+                 buffer_of[static_cast<size_t>(op.in[0])] >= 0) {
         chosen = buffer_of[static_cast<size_t>(op.in[0])];
         last_use[static_cast<size_t>(op.in[0])] = ops.size() + 1;  // handed over, not freed below
       } else {
         auto best = free_buffers.end();  // the smallest that is large enough, else the largest
         for (auto it = free_buffers.begin(); it != free_buffers.end(); ++it) {
           const int64_t size = buffer_floats[static_cast<size_t>(*it)], need = floats(op.out);
-          if (best == free_buffers.end()) { best = it; continue; }
+          if (best == free_buffers.end()) {
+            best = it;
+            continue;
+          }
           const int64_t have = buffer_floats[static_cast<size_t>(*best)];
           if (size >= need ? have < need || size < have : have < need && size > have) best = it;
         }
@@ -142,13 +152,15 @@ Status CpuProgram::PlanMemory() {
           chosen = static_cast<int>(buffer_floats.size());
           buffer_floats.push_back(0);
         }
-        buffer_floats[static_cast<size_t>(chosen)] = std::max(buffer_floats[static_cast<size_t>(chosen)], floats(op.out));
+        buffer_floats[static_cast<size_t>(chosen)] =
+            std::max(buffer_floats[static_cast<size_t>(chosen)], floats(op.out));
       }
       buffer_of[static_cast<size_t>(op.out)] = chosen;
     }
     for (size_t k = 0; k < op.in.size(); k++) {
       const size_t in = static_cast<size_t>(op.in[k]);
-      const bool repeated = std::find(op.in.begin(), op.in.begin() + static_cast<std::ptrdiff_t>(k), op.in[k]) != op.in.begin() + static_cast<std::ptrdiff_t>(k);
+      const bool repeated = std::find(op.in.begin(), op.in.begin() + static_cast<std::ptrdiff_t>(k), op.in[k]) !=
+                            op.in.begin() + static_cast<std::ptrdiff_t>(k);
       if (last_use[in] == i && buffer_of[in] >= 0 && !repeated) free_buffers.push_back(buffer_of[in]);
     }
   }
@@ -164,7 +176,8 @@ Status CpuProgram::PlanMemory() {
       Slot& slot = slots_[static_cast<int>(call.act)];
       const graph::Value& v = graph_->value(call.in);
       slot.max_k = std::max(slot.max_k, v.cols);
-      slot.max_rows = std::max(slot.max_rows, v.rows == graph::Rows::kTokens ? options_.max_tokens : options_.max_logit_rows);
+      slot.max_rows =
+          std::max(slot.max_rows, v.rows == graph::Rows::kTokens ? options_.max_tokens : options_.max_logit_rows);
       continue;
     }
     for (graph::WeightId w : call.op->weights) panel_k = std::max(panel_k, weights_.matrix(w).k);
@@ -184,7 +197,8 @@ Status CpuProgram::PlanMemory() {
     layout.Add(&rope_sin_[i], options_.max_tokens * graph_->ropes()[i].rotary_dims / 2);
   }
   worker_scratch_.resize(static_cast<size_t>(pool_->size()));
-  for (float*& scratch : worker_scratch_) layout.Add(&scratch, std::max(AttentionScratchFloats(head_dim), panel_k * (kPanelRows + 1)));
+  for (float*& scratch : worker_scratch_)
+    layout.Add(&scratch, std::max(AttentionScratchFloats(head_dim), panel_k * (kPanelRows + 1)));
   if (experts != nullptr) {
     const int64_t n = experts->experts.experts, rows = options_.max_tokens * experts->experts.used;
     const int64_t hidden = weights_.matrix(experts->weights[0]).n, width = weights_.matrix(experts->weights[2]).n;
@@ -210,8 +224,13 @@ Status CpuProgram::PlanMemory() {
 void CpuProgram::DescribePlan() {
   std::map<std::string, backend::PlanEntry> entries;
   for (const Op& op : graph_->ops()) {
-    backend::PlanEntry entry{.op = std::string(Name(op.kind)), .device = "cpu", .kernel = std::string(Name(op.kind)), .isa = kernels_->isa,
-                             .reason = options_.isa.empty() ? "best ISA of this CPU" : "--isa", .fallback = false, .count = 1};
+    backend::PlanEntry entry{.op = std::string(Name(op.kind)),
+                             .device = "cpu",
+                             .kernel = std::string(Name(op.kind)),
+                             .isa = kernels_->isa,
+                             .reason = options_.isa.empty() ? "best ISA of this CPU" : "--isa",
+                             .fallback = false,
+                             .count = 1};
     const bool multiplies = op.kind == OpKind::kMatMul || op.kind == OpKind::kExperts;
     for (size_t i = 0; i < (multiplies ? op.weights.size() : 1); i++) {
       backend::PlanEntry e = entry;
@@ -222,7 +241,9 @@ void CpuProgram::DescribePlan() {
           const auto kind = PanelFor(type.id);
           e.kernel = kind ? Name(*kind) : "decode+panel16.f32";
           e.fallback = !kind;
-          if (!kind) e.reason = "no fast kernel for this type in this build: its rows are decoded to float32 each time they are used";
+          if (!kind)
+            e.reason =
+                "no fast kernel for this type in this build: its rows are decoded to float32 each time they are used";
         } else {
           e.kernel = "decode";
         }

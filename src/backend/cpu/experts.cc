@@ -8,7 +8,8 @@ namespace ridge::cpu {
 
 void CpuProgram::RunExperts(const graph::Op& op) {
   const graph::ExpertSpec& spec = op.experts;
-  const Matrix &gate = weights_.matrix(op.weights[0]), &up = weights_.matrix(op.weights[1]), &down = weights_.matrix(op.weights[2]);
+  const Matrix &gate = weights_.matrix(op.weights[0]), &up = weights_.matrix(op.weights[1]),
+               &down = weights_.matrix(op.weights[2]);
   const int64_t tokens = Rows(op.out), n = spec.experts, used = spec.used, rows = tokens * used;
   ExpertScratch& e = expert_;
 
@@ -62,7 +63,8 @@ void CpuProgram::RunExperts(const graph::Op& op) {
     for (int64_t r = static_cast<int64_t>(begin); r < static_cast<int64_t>(end); r++) {
       float* g = e.gate + r * hidden;
       kernels_->gated_act(g, e.up + r * hidden, kind, hidden, g);
-      if (act != ActKind::kF32) QuantizeRow(act, g, hidden, e.q + r * hidden, e.d + r * (hidden / block), e.sums + r * (hidden / sum_block));
+      if (act != ActKind::kF32)
+        QuantizeRow(act, g, hidden, e.q + r * hidden, e.d + r * (hidden / block), e.sums + r * (hidden / sum_block));
     }
   });
   const ActView inner{.f32 = e.gate, .f32_stride = hidden, .q = e.q, .d = e.d, .sums = e.sums, .k = hidden};
@@ -80,7 +82,8 @@ void CpuProgram::RunExperts(const graph::Op& op) {
   pool_->ParallelFor(static_cast<size_t>(tokens), 16, [&](size_t begin, size_t end, int) {
     for (int64_t t = static_cast<int64_t>(begin); t < static_cast<int64_t>(end); t++) {
       std::fill_n(out + t * width, width, 0.0f);
-      for (int64_t i = 0; i < used; i++) kernels_->axpy(e.weight[t * used + i], e.out + e.order[t * used + i] * width, width, out + t * width);
+      for (int64_t i = 0; i < used; i++)
+        kernels_->axpy(e.weight[t * used + i], e.out + e.order[t * used + i] * width, width, out + t * width);
     }
   });
 }

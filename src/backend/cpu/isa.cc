@@ -20,7 +20,8 @@ std::vector<Target> Targets() {
   const CpuFeatures& cpu = Cpu();
   const bool avx2 = cpu.avx2 && cpu.fma && cpu.f16c;
   targets.push_back({&kAvx2Kernels, avx2});
-  targets.push_back({&kAvx512Kernels, avx2 && cpu.avx512_f && cpu.avx512_bw && cpu.avx512_vl && cpu.avx512_dq && cpu.avx512_vnni});
+  targets.push_back(
+      {&kAvx512Kernels, avx2 && cpu.avx512_f && cpu.avx512_bw && cpu.avx512_vl && cpu.avx512_dq && cpu.avx512_vnni});
 #endif
   return targets;
 }
@@ -34,7 +35,10 @@ Result<const Kernels*> SelectKernels(const std::string& isa) {
     names += (names.empty() ? "" : " ") + std::string(target.kernels->isa);
     if (isa == target.kernels->isa) {
       if (target.supported) return target.kernels;
-      return Fail(Code::kUnsupported, "this CPU cannot run the ISA asked for").Where("--isa").Found(isa).Remedy("see ridge doctor for what it has");
+      return Fail(Code::kUnsupported, "this CPU cannot run the ISA asked for")
+          .Where("--isa")
+          .Found(isa)
+          .Remedy("see ridge doctor for what it has");
     }
     if (target.supported) best = target.kernels;
   }

@@ -16,7 +16,9 @@ uint32_t Load32(const void* p) {
 void Store32(uint8_t* p, uint32_t x) { std::memcpy(p, &x, 4); }
 
 // Each bit b of a nibble as bit 0 of byte b.
-uint32_t SpreadNibble(uint32_t nibble) { return (nibble & 1) | (nibble & 2) << 7 | (nibble & 4) << 14 | (nibble & 8) << 21; }
+uint32_t SpreadNibble(uint32_t nibble) {
+  return (nibble & 1) | (nibble & 2) << 7 | (nibble & 4) << 14 | (nibble & 8) << 21;
+}
 
 template <class T>
 void PackFloat(const std::byte* rows, int64_t n_rows, int64_t k, uint8_t* panel) {
@@ -111,7 +113,8 @@ void PackBlock(const quant::BlockQ6_K& b, int r, PanelQ6_K& to) {
     }
     for (int s = 0; s < 4; s++) {
       uint32_t pairs[2] = {0, 0};
-      for (int g = 0; g < 8; g++) pairs[g / 4] |= (Load32(b.qh + 32 * half + 4 * g) >> (2 * s) & 0x03030303u) << (2 * (g % 4));
+      for (int g = 0; g < 8; g++)
+        pairs[g / 4] |= (Load32(b.qh + 32 * half + 4 * g) >> (2 * s) & 0x03030303u) << (2 * (g % 4));
       Store32(to.h[4 * half + s][0] + 4 * r, pairs[0]);
       Store32(to.h[4 * half + s][1] + 4 * r, pairs[1]);
     }

@@ -14,7 +14,7 @@ namespace ridge::cpu {
 
 // One call of the program. kQuantize is inserted by the compiler where a matmul needs its input in another form than float.
 struct Call {
-  const graph::Op* op = nullptr;               // nullptr: quantize `in` to `act`
+  const graph::Op* op = nullptr;  // nullptr: quantize `in` to `act`
   graph::ValueId in = graph::kNone;
   ActKind act = ActKind::kF32;
 };
@@ -59,8 +59,8 @@ class CpuProgram : public backend::Program {
 
   void Quantize(graph::ValueId id, ActKind act);
   void QuantizeRow(ActKind act, const float* x, int64_t k, int8_t* q, float* d, int32_t* sums) const;
-  void MatMul(const Matrix& matrix, int64_t expert, const ActView& x, const int32_t* in_rows, int64_t n_tokens, const float* bias, float* out,
-              int64_t out_stride);
+  void MatMul(const Matrix& matrix, int64_t expert, const ActView& x, const int32_t* in_rows, int64_t n_tokens,
+              const float* bias, float* out, int64_t out_stride);
   void RunEmbed(const graph::Op& op);
   void RunRmsNorm(const graph::Op& op);
   void RunRope(const graph::Op& op);
@@ -81,10 +81,10 @@ class CpuProgram : public backend::Program {
   std::vector<backend::PlanEntry> plan_;
 
   Buffer workspace_;
-  std::vector<float*> value_data_;         // by ValueId; nullptr: part of the caller's logits
+  std::vector<float*> value_data_;  // by ValueId; nullptr: part of the caller's logits
   Slot slots_[static_cast<int>(ActKind::kCount)];
   std::vector<float*> rope_cos_, rope_sin_;  // by rope: [max_tokens, rotary_dims / 2]
-  std::vector<float*> worker_scratch_;     // attention scores, decoded panels
+  std::vector<float*> worker_scratch_;       // attention scores, decoded panels
   ExpertScratch expert_;
 
   // The step being run.

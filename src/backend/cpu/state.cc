@@ -13,15 +13,21 @@ KvKind KindOf(backend::KvType type) {
   return KvKind::kF16;
 }
 
-Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph, const backend::StateOptions& options) {
-  if (options.page_tokens < 16 || options.page_tokens % 16 != 0 || options.page_tokens > kKvSplit || kKvSplit % options.page_tokens != 0) {
-    return Fail(Code::kInvalidArgument, "KV page size does not fit the attention kernels").Where("--kv-page").Found(std::to_string(options.page_tokens))
+Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph,
+                                                       const backend::StateOptions& options) {
+  if (options.page_tokens < 16 || options.page_tokens % 16 != 0 || options.page_tokens > kKvSplit ||
+      kKvSplit % options.page_tokens != 0) {
+    return Fail(Code::kInvalidArgument, "KV page size does not fit the attention kernels")
+        .Where("--kv-page")
+        .Found(std::to_string(options.page_tokens))
         .Expected("16, 32, 64, 128, 256 or 512 tokens");
   }
-  if (options.n_pages < 1) return Fail(Code::kInvalidArgument, "KV needs at least one page").Found(std::to_string(options.n_pages));
+  if (options.n_pages < 1)
+    return Fail(Code::kInvalidArgument, "KV needs at least one page").Found(std::to_string(options.n_pages));
   auto state = std::make_unique<PagedState>();
   state->options_ = options;
-  const int64_t k_value = static_cast<int64_t>(backend::ValueBytes(options.k_type)), v_value = static_cast<int64_t>(backend::ValueBytes(options.v_type));
+  const int64_t k_value = static_cast<int64_t>(backend::ValueBytes(options.k_type)),
+                v_value = static_cast<int64_t>(backend::ValueBytes(options.v_type));
   size_t total = 0;
   for (const graph::KvLayer& spec : graph.kv_layers()) {
     Layer layer;

@@ -19,7 +19,7 @@ class PagedState : public backend::StateStore {
 
   struct Layer {
     int64_t kv_heads = 0, head_dim = 0;
-    uint8_t *k = nullptr, *v = nullptr;       // first page
+    uint8_t *k = nullptr, *v = nullptr;  // first page
     int64_t k_page_bytes = 0, v_page_bytes = 0;
     int64_t k_head_bytes = 0, v_head_bytes = 0;  // of one head inside a page
   };

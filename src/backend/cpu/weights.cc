@@ -15,7 +15,9 @@ std::vector<Use> UsesOf(const graph::Graph& graph) {
   };
   for (const graph::Op& op : graph.ops()) {
     for (graph::WeightId id : op.weights) {
-      mark(id, op.kind == graph::OpKind::kRmsNorm ? Use::kVector : op.kind == graph::OpKind::kEmbed ? Use::kLookup : Use::kMatrix);
+      mark(id, op.kind == graph::OpKind::kRmsNorm ? Use::kVector
+               : op.kind == graph::OpKind::kEmbed ? Use::kLookup
+                                                  : Use::kMatrix);
     }
     mark(op.bias, Use::kVector);
   }
@@ -75,7 +77,8 @@ Result<Weights> Weights::Load(const graph::Graph& graph, ThreadPool& pool, const
       pool.ParallelFor(static_cast<size_t>(m.experts * m.n_panels), 4, [&](size_t begin, size_t end, int) {
         for (int64_t p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); p++) {
           const int64_t expert = p / m.n_panels, row = p % m.n_panels * kPanelRows;
-          PackPanel(*m.kind, m.row(expert * m.n + row), std::min<int64_t>(kPanelRows, m.n - row), m.k, m.panels + p * m.panel_bytes);
+          PackPanel(*m.kind, m.row(expert * m.n + row), std::min<int64_t>(kPanelRows, m.n - row), m.k,
+                    m.panels + p * m.panel_bytes);
         }
       });
     } else {
@@ -89,8 +92,10 @@ Result<Weights> Weights::Load(const graph::Graph& graph, ThreadPool& pool, const
 void DecodePanel(const Matrix& matrix, int64_t row, int64_t n_rows, float* scratch, float* panel) {
   const quant::Type& type = quant::Get(matrix.source->type);
   for (int64_t r = 0; r < kPanelRows; r++) {
-    if (r < n_rows) type.decode(matrix.row(row + r), scratch, static_cast<size_t>(matrix.k / type.block_elements));
-    else std::fill_n(scratch, matrix.k, 0.0f);
+    if (r < n_rows)
+      type.decode(matrix.row(row + r), scratch, static_cast<size_t>(matrix.k / type.block_elements));
+    else
+      std::fill_n(scratch, matrix.k, 0.0f);
     for (int64_t i = 0; i < matrix.k; i++) panel[i * kPanelRows + r] = scratch[i];
   }
 }

@@ -20,13 +20,13 @@
 namespace ridge::cpu {
 
 struct Matrix {
-  std::optional<PanelKind> kind;        // nullopt: decoded on use
+  std::optional<PanelKind> kind;  // nullopt: decoded on use
   const graph::Weight* source = nullptr;
   int64_t n = 0, k = 0, experts = 1;
-  int64_t n_panels = 0;                 // of one expert
+  int64_t n_panels = 0;  // of one expert
   int64_t panel_bytes = 0;
-  uint8_t* panels = nullptr;            // [experts, n_panels, panel_bytes]
-  int64_t row_bytes = 0;                // of a row in the GGUF type
+  uint8_t* panels = nullptr;  // [experts, n_panels, panel_bytes]
+  int64_t row_bytes = 0;      // of a row in the GGUF type
 
   ActKind act() const { return kind ? ActOf(*kind) : ActKind::kF32; }
   const uint8_t* expert(int64_t e) const { return panels + e * n_panels * panel_bytes; }

@@ -20,7 +20,11 @@ std::vector<bool> WindowedLayers(Builder& b, bool any) {
     if (!list) {
       b.Note(list.error());
     } else if (list->size() != windowed.size()) {
-      b.Note(Fail(Code::kInvalidData, "per-layer list has the wrong length").Where(b.Key(key)).Found(std::to_string(list->size())).Expected(std::to_string(windowed.size())).Take());
+      b.Note(Fail(Code::kInvalidData, "per-layer list has the wrong length")
+                 .Where(b.Key(key))
+                 .Found(std::to_string(list->size()))
+                 .Expected(std::to_string(windowed.size()))
+                 .Take());
     } else {
       for (size_t i = 0; i < windowed.size(); i++) windowed[i] = (*list)[i] != 0;
     }
@@ -39,15 +43,18 @@ void WriteGemma3(Builder& b) {
   const int64_t window = static_cast<int64_t>(b.Value<uint64_t>("attention.sliding_window", 0));
   const std::vector<bool> windowed = WindowedLayers(b, window > 0);
   const int32_t global_rope = g.AddRope(b.Rope(/*interleaved=*/false));
-  const int32_t local_rope = g.AddRope(b.RopeWith(/*interleaved=*/false, b.Value<double>("rope.freq_base_swa", 10000.0), 1.0));
+  const int32_t local_rope =
+      g.AddRope(b.RopeWith(/*interleaved=*/false, b.Value<double>("rope.freq_base_swa", 10000.0), 1.0));
   // The 27B model scales scores by its width per head, not by the head size.
   const double head = c.layers == 62 ? static_cast<double>(c.width / c.heads[0]) : static_cast<double>(c.head_dim);
   const float scale = static_cast<float>(1.0 / std::sqrt(head));
-  graph::ValueId x = g.Embed(b.Require("token_embd.weight", {c.width, c.vocab}), static_cast<float>(std::sqrt(static_cast<double>(c.width))));
+  graph::ValueId x = g.Embed(b.Require("token_embd.weight", {c.width, c.vocab}),
+                             static_cast<float>(std::sqrt(static_cast<double>(c.width))));
   for (int64_t i = 0; i < c.layers; i++) {
     const bool local = windowed[static_cast<size_t>(i)];
-    graph::ValueId y = b.SelfAttention(b.Norm(x, Block(i, "attn_norm")), i,
-                                       {.rope = local ? local_rope : global_rope, .qk_norm = true, .window = local ? window : 0, .scale = scale});
+    graph::ValueId y = b.SelfAttention(
+        b.Norm(x, Block(i, "attn_norm")), i,
+        {.rope = local ? local_rope : global_rope, .qk_norm = true, .window = local ? window : 0, .scale = scale});
     x = g.Add(x, b.Norm(y, Block(i, "post_attention_norm")));
     y = b.GatedFfn(b.Norm(x, Block(i, "ffn_norm")), i, graph::Activation::kGeluTanh);
     x = g.Add(x, b.Norm(y, Block(i, "post_ffw_norm")));

@@ -12,7 +12,8 @@ void WriteLlama(Builder& b) {
   for (int64_t i = 0; i < c.layers; i++) {
     x = g.Add(x, b.SelfAttention(b.Norm(x, Block(i, "attn_norm")), i, {.rope = rope}));
     const graph::ValueId y = b.Norm(x, Block(i, "ffn_norm"));
-    x = g.Add(x, c.experts > 0 ? b.ExpertFfn(y, i, graph::Activation::kSilu) : b.GatedFfn(y, i, graph::Activation::kSilu));
+    x = g.Add(x,
+              c.experts > 0 ? b.ExpertFfn(y, i, graph::Activation::kSilu) : b.GatedFfn(y, i, graph::Activation::kSilu));
   }
   g.SetOutput(b.Logits(x));
 }

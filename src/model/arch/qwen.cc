@@ -9,7 +9,11 @@ void Write(Builder& b, bool qk_norm, bool experts) {
   const Config& c = b.config();
   graph::Graph& g = b.graph();
   if (experts && c.experts == 0) {
-    b.Note(Fail(Code::kInvalidData, "an expert model without experts").Where(b.Key("expert_count")).Found("0 or no value").Expected("at least 1").Take());
+    b.Note(Fail(Code::kInvalidData, "an expert model without experts")
+               .Where(b.Key("expert_count"))
+               .Found("0 or no value")
+               .Expected("at least 1")
+               .Take());
     return;
   }
   const int32_t rope = g.AddRope(b.Rope(/*interleaved=*/false));

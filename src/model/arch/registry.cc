@@ -5,7 +5,8 @@ namespace ridge::model {
 namespace {
 
 constexpr Family kFamilies[] = {
-    {"llama", WriteLlama}, {"qwen2", WriteQwen2}, {"qwen3", WriteQwen3}, {"qwen3moe", WriteQwen3Moe}, {"gemma3", WriteGemma3},
+    {"llama", WriteLlama},       {"qwen2", WriteQwen2},   {"qwen3", WriteQwen3},
+    {"qwen3moe", WriteQwen3Moe}, {"gemma3", WriteGemma3},
 };
 
 }  // namespace

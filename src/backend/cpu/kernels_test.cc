@@ -1,0 +1,397 @@
+// Every kernel of every target against the scalar one, bit for bit, and the scalar one against plain double arithmetic.
+#include "backend/cpu/kernels/kernels.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/isa.h"
+#include "backend/cpu/pack.h"
+#include "quant/quant.h"
+
+namespace ridge::cpu {
+namespace {
+
+std::vector<const Kernels*> FastTargets() {
+  std::vector<const Kernels*> targets;
+  for (const backend::IsaInfo& isa : backend::CpuIsas()) {
+    if (isa.supported && isa.name != "scalar") targets.push_back(SelectKernels(isa.name).value());
+  }
+  return targets;
+}
+
+std::vector<float> Normal(size_t n, uint32_t seed, float scale = 1) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0, scale);
+  std::vector<float> x(n);
+  for (float& v : x) v = normal(rng);
+  return x;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+// A random matrix [n, k] of one type, in GGUF rows and in panels.
+struct TestMatrix {
+  const quant::Type* type;
+  PanelKind kind;
+  int64_t n, k;
+  std::vector<std::byte> rows;
+  std::vector<uint8_t> panels;
+  std::vector<float> decoded;
+
+  TestMatrix(const quant::Type& t, int64_t n_rows, int64_t cols, uint32_t seed)
+      : type(&t), kind(*PanelFor(t.id)), n(n_rows), k(cols) {
+    const std::vector<float> values = Normal(static_cast<size_t>(n * k), seed, 0.05f);
+    const int64_t row_bytes = k / t.block_elements * t.block_bytes;
+    rows.resize(static_cast<size_t>(n * row_bytes));
+    t.encode(values.data(), rows.data(), static_cast<size_t>(n * k) / t.block_elements);
+    decoded.resize(values.size());
+    t.decode(rows.data(), decoded.data(), static_cast<size_t>(n * k) / t.block_elements);
+    const int64_t n_panels = (n + kPanelRows - 1) / kPanelRows, bytes = PanelBytes(kind, k);
+    panels.assign(static_cast<size_t>(n_panels * bytes), 0);
+    for (int64_t p = 0; p < n_panels; p++) {
+      PackPanel(kind, rows.data() + p * kPanelRows * row_bytes, std::min<int64_t>(kPanelRows, n - p * kPanelRows), k,
+                panels.data() + p * bytes);
+    }
+  }
+};
+
+struct Activations {
+  std::vector<float> x, d;
+  std::vector<int8_t> q;
+  std::vector<int32_t> sums;
+  int64_t k;
+
+  Activations(const Kernels& kernels, ActKind act, std::vector<float> values, int64_t cols)
+      : x(std::move(values)), k(cols) {
+    const int64_t tokens = static_cast<int64_t>(x.size()) / k, block = act == ActKind::kQ8x256 ? 256 : 32,
+                  sum = act == ActKind::kQ8x256 ? 16 : 32;
+    if (act == ActKind::kF32) return;
+    q.resize(x.size());
+    d.resize(x.size() / static_cast<size_t>(block));
+    sums.resize(x.size() / static_cast<size_t>(sum));
+    const auto quantize = act == ActKind::kQ8x32 ? kernels.quantize_q8x32 : kernels.quantize_q8x256;
+    for (int64_t t = 0; t < tokens; t++)
+      quantize(x.data() + t * k, k, q.data() + t * k, d.data() + t * (k / block), sums.data() + t * (k / sum));
+  }
+  ActView view() const {
+    return {.f32 = x.data(), .f32_stride = k, .q = q.data(), .d = d.data(), .sums = sums.data(), .k = k};
+  }
+};
+
+constexpr float kPoison = 1234567.0f;
+
+// The product, in a buffer whose padding is poisoned; checks that the padding is untouched.
+std::vector<float> Multiply(const Kernels& kernels, const TestMatrix& m, const Activations& a, int64_t tokens,
+                            const float* bias) {
+  const int64_t stride = m.n + 5;
+  std::vector<float> out(static_cast<size_t>(tokens * stride), kPoison);
+  kernels.matmul[static_cast<int>(m.kind)]({.panels = m.panels.data(),
+                                            .panel_bytes = PanelBytes(m.kind, m.k),
+                                            .panel_begin = 0,
+                                            .panel_end = (m.n + kPanelRows - 1) / kPanelRows,
+                                            .n_rows = m.n,
+                                            .x = a.view(),
+                                            .token_begin = 0,
+                                            .token_end = tokens,
+                                            .out = out.data(),
+                                            .out_stride = stride,
+                                            .bias = bias});
+  for (int64_t t = 0; t < tokens; t++) {
+    for (int64_t i = m.n; i < stride; i++)
+      EXPECT_EQ(out[static_cast<size_t>(t * stride + i)], kPoison) << "padding overwritten";
+  }
+  return out;
+}
+
+class MatMulTest : public ::testing::TestWithParam<int> {
+ protected:
+  const quant::Type& type() const {
+    for (const quant::Type& t : quant::Types()) {
+      const auto kind = PanelFor(t.id);
+      if (kind && static_cast<int>(*kind) == GetParam()) return t;
+    }
+    ADD_FAILURE() << "no type for panel kind " << GetParam();
+    return quant::Get(quant::TypeId::kF32);
+  }
+};
+
+TEST_P(MatMulTest, ScalarEqualsDoubleArithmetic) {
+  const TestMatrix m(type(), 37, 512, 1);
+  const Activations a(kScalarKernels, ActOf(m.kind), Normal(3 * 512, 2), 512);
+  const std::vector<float> bias = Normal(37, 3), out = Multiply(kScalarKernels, m, a, 3, bias.data());
+  const int64_t block = ActOf(m.kind) == ActKind::kQ8x256 ? 256 : 32;
+  for (int64_t t = 0; t < 3; t++) {
+    for (int64_t r = 0; r < m.n; r++) {
+      double sum = bias[static_cast<size_t>(r)], size = 0;
+      for (int64_t k = 0; k < m.k; k++) {
+        const double x = a.q.empty() ? a.x[static_cast<size_t>(t * m.k + k)]
+                                     : static_cast<double>(a.q[static_cast<size_t>(t * m.k + k)]) *
+                                           a.d[static_cast<size_t>((t * m.k + k) / block)];
+        sum += x * m.decoded[static_cast<size_t>(r * m.k + k)];
+        size += std::abs(x * m.decoded[static_cast<size_t>(r * m.k + k)]);
+      }
+      EXPECT_NEAR(out[static_cast<size_t>(t * (m.n + 5) + r)], sum, 1e-5 * size + 1e-6)
+          << type().name << " token " << t << " row " << r;
+    }
+  }
+}
+
+TEST_P(MatMulTest, EveryTargetEqualsScalar) {
+  for (const Kernels* kernels : FastTargets()) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{16, 256}, {1, 256}, {53, 512}, {130, 1280}}) {
+      const TestMatrix m(type(), n, k, static_cast<uint32_t>(n));
+      for (int64_t tokens : {1, 2, 3, 4, 7, 8, 13, 17}) {
+        const std::vector<float> x = Normal(static_cast<size_t>(tokens * k), static_cast<uint32_t>(tokens));
+        const Activations scalar(kScalarKernels, ActOf(m.kind), x, k), fast(*kernels, ActOf(m.kind), x, k);
+        EXPECT_EQ(scalar.q, fast.q) << kernels->isa;
+        EXPECT_TRUE(SameBits(scalar.d, fast.d)) << kernels->isa;
+        EXPECT_EQ(scalar.sums, fast.sums) << kernels->isa;
+        EXPECT_TRUE(SameBits(Multiply(kScalarKernels, m, scalar, tokens, nullptr),
+                             Multiply(*kernels, m, fast, tokens, nullptr)))
+            << kernels->isa << " " << type().name << " " << n << "x" << k << " tokens " << tokens;
+      }
+    }
+  }
+}
+
+// One row of the result must not depend on how many tokens stand beside it.
+TEST_P(MatMulTest, TokensDoNotSeeEachOther) {
+  const TestMatrix m(type(), 40, 512, 9);
+  const std::vector<float> x = Normal(11 * 512, 4);
+  for (const backend::IsaInfo& isa : backend::CpuIsas()) {
+    if (!isa.supported) continue;
+    const Kernels& kernels = **SelectKernels(isa.name);
+    const std::vector<float> all = Multiply(kernels, m, Activations(kernels, ActOf(m.kind), x, 512), 11, nullptr);
+    for (int64_t t = 0; t < 11; t++) {
+      const Activations alone(kernels, ActOf(m.kind),
+                              std::vector<float>(x.begin() + t * 512, x.begin() + (t + 1) * 512), 512);
+      const std::vector<float> one = Multiply(kernels, m, alone, 1, nullptr);
+      EXPECT_EQ(std::memcmp(one.data(), all.data() + t * 45, 40 * sizeof(float)), 0) << isa.name << " token " << t;
+    }
+  }
+}
+
+// All quants at their extremes, scales zero or subnormal, activations huge: whatever comes out, all targets agree.
+TEST_P(MatMulTest, ExtremesAgree) {
+  for (const Kernels* kernels : FastTargets()) {
+    for (uint32_t fill : {0x00u, 0xffu, 0x7fu, 0x80u}) {
+      TestMatrix m(type(), 32, 512, 5);
+      if (ActOf(m.kind) == ActKind::kF32) continue;  // any bit pattern may be a NaN there
+      const int64_t row_bytes = m.k / m.type->block_elements * m.type->block_bytes;
+      for (int64_t r = 0; r < m.n; r += 2) {
+        for (int64_t b = 0; b < m.k / m.type->block_elements; b++) {
+          std::byte* block = m.rows.data() + r * row_bytes + b * m.type->block_bytes;
+          // Quants only: scales keep what the encoder wrote. Legacy types have them in front, Q6_K behind, K types in front with packed 6-bit scales.
+          const int64_t head = m.kind == PanelKind::kQ6_K                                 ? 0
+                               : m.kind == PanelKind::kQ4_K || m.kind == PanelKind::kQ5_K ? 4
+                               : m.kind == PanelKind::kQ4_1 || m.kind == PanelKind::kQ5_1 ? 4
+                                                                                          : 2;
+          const int64_t tail = m.kind == PanelKind::kQ6_K ? 2 : 0;
+          std::memset(block + head, static_cast<int>(fill), static_cast<size_t>(m.type->block_bytes - head - tail));
+          if (r % 4 == 0 && head > 0) std::memset(block, r % 8 == 0 ? 0 : 1, 2);  // d = 0, or subnormal
+        }
+      }
+      for (int64_t p = 0; p < 2; p++)
+        PackPanel(m.kind, m.rows.data() + p * 16 * row_bytes, 16, m.k, m.panels.data() + p * PanelBytes(m.kind, m.k));
+      std::vector<float> x = Normal(4 * 512, 6, 1e30f);
+      x[5] = 0;
+      for (size_t i = 512; i < 1024; i++) x[i] = 1e-40f;                      // subnormal
+      for (size_t i = 1024; i < 1536; i++) x[i] = i % 2 == 0 ? 1.0f : -1.0f;  // all at +-127
+      const Activations scalar(kScalarKernels, ActOf(m.kind), x, 512), fast(*kernels, ActOf(m.kind), x, 512);
+      EXPECT_EQ(scalar.q, fast.q);
+      EXPECT_TRUE(SameBits(Multiply(kScalarKernels, m, scalar, 4, nullptr), Multiply(*kernels, m, fast, 4, nullptr)))
+          << kernels->isa << " " << type().name << " fill " << fill;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(AllKinds, MatMulTest, ::testing::Range(0, static_cast<int>(PanelKind::kCount)),
+                         [](const auto& p) { return std::string(Name(static_cast<PanelKind>(p.param)) + 8); });
+
+TEST(Quantize, InfinityAndNanMakeTheBlockNan) {
+  for (const backend::IsaInfo& isa : backend::CpuIsas()) {
+    if (!isa.supported) continue;
+    const Kernels& kernels = **SelectKernels(isa.name);
+    for (float bad : {std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      std::vector<float> x = Normal(64, 1);
+      x[40] = bad;
+      std::vector<int8_t> q(64, 99);
+      std::vector<float> d(2);
+      std::vector<int32_t> sums(2, 99);
+      kernels.quantize_q8x32(x.data(), 64, q.data(), d.data(), sums.data());
+      EXPECT_TRUE(std::isfinite(d[0]));
+      EXPECT_TRUE(std::isnan(d[1]));
+      EXPECT_EQ(sums[1], 0);
+      for (size_t i = 32; i < 64; i++) EXPECT_EQ(q[i], 0);
+    }
+  }
+}
+
+TEST(Elementwise, EveryTargetEqualsScalar) {
+  for (const Kernels* k : FastTargets()) {
+    for (int64_t n : {1, 3, 8, 15, 16, 17, 64, 100, 1000}) {
+      std::vector<float> a = Normal(static_cast<size_t>(n), 1, 5), b = Normal(static_cast<size_t>(n), 2);
+      a[0] = -100;
+      if (n > 2) a[1] = 100, a[2] = -0.0f;
+      const auto both = [&](auto run) {
+        std::vector<float> x(a.size(), kPoison), y(a.size(), kPoison);
+        run(kScalarKernels, x);
+        run(*k, y);
+        EXPECT_TRUE(SameBits(x, y)) << k->isa << " n " << n;
+      };
+      for (GateKind kind : {GateKind::kSilu, GateKind::kGeluTanh}) {
+        both([&](const Kernels& t, std::vector<float>& out) { t.gated_act(a.data(), b.data(), kind, n, out.data()); });
+      }
+      both([&](const Kernels& t, std::vector<float>& out) { t.rms_norm(a.data(), b.data(), n, 1e-5f, out.data()); });
+      both([&](const Kernels& t, std::vector<float>& out) { t.add(a.data(), b.data(), n, out.data()); });
+      both([&](const Kernels& t, std::vector<float>& out) { t.softcap(a.data(), 30, n, out.data()); });
+      both([&](const Kernels& t, std::vector<float>& out) {
+        out = a;
+        t.softmax(out.data(), n);
+      });
+      both([&](const Kernels& t, std::vector<float>& out) {
+        out = a;
+        t.axpy(0.3f, b.data(), n, out.data());
+      });
+      if (n % 2 == 0) {
+        for (bool interleaved : {false, true}) {
+          both([&](const Kernels& t, std::vector<float>& out) {
+            out = a;
+            t.rope(out.data(), b.data(), b.data() + n / 2, n, interleaved);
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST(Elementwise, FunctionsAreAccurate) {
+  std::vector<float> x, ones;
+  for (float v = -80; v < 80; v += 0.037f) x.push_back(v), ones.push_back(1);
+  std::vector<float> silu(x.size()), gelu(x.size()), cap(x.size());
+  kScalarKernels.gated_act(x.data(), ones.data(), GateKind::kSilu, static_cast<int64_t>(x.size()), silu.data());
+  kScalarKernels.gated_act(x.data(), ones.data(), GateKind::kGeluTanh, static_cast<int64_t>(x.size()), gelu.data());
+  kScalarKernels.softcap(x.data(), 30, static_cast<int64_t>(x.size()), cap.data());
+  for (size_t i = 0; i < x.size(); i++) {
+    const double v = x[i], z = std::sqrt(2 / M_PI) * (v + 0.044715 * v * v * v);
+    EXPECT_NEAR(silu[i], v / (1 + std::exp(-v)), 3e-7 * std::abs(v) + 1e-30);
+    EXPECT_NEAR(gelu[i], 0.5 * v * (1 + std::tanh(z)), 2e-6 * std::abs(v) + 1e-30);
+    EXPECT_NEAR(cap[i], 30 * std::tanh(v / 30), 1e-5);
+  }
+}
+
+// ---------------------------------------------------------------- attention
+
+struct AttentionCase {
+  int64_t head_dim, page_tokens, n_tokens;
+  std::vector<int64_t> lo, hi;
+};
+
+// Runs one target over random KV in shuffled pages; the same values for every page size.
+std::vector<float> Attend(const Kernels& kernels, KvKind kind, const AttentionCase& c) {
+  const int64_t value = kind == KvKind::kF32 ? 4 : 2, pages = (c.n_tokens + c.page_tokens - 1) / c.page_tokens;
+  const int64_t bytes = c.page_tokens * c.head_dim * value;
+  std::vector<uint8_t> k(static_cast<size_t>(pages * bytes), 0), v(k.size(), 0);
+  std::vector<int32_t> table(static_cast<size_t>(pages));
+  for (int64_t p = 0; p < pages; p++) table[static_cast<size_t>(p)] = static_cast<int32_t>(pages - 1 - p);
+  const std::vector<float> keys = Normal(static_cast<size_t>(c.n_tokens * c.head_dim), 11),
+                           values = Normal(keys.size(), 12);
+  for (int64_t t = 0; t < c.n_tokens; t++) {
+    const int64_t page = table[static_cast<size_t>(t / c.page_tokens)], slot = t % c.page_tokens;
+    kernels.store_kv[static_cast<int>(kind)](keys.data() + t * c.head_dim, c.head_dim,
+                                             k.data() + page * bytes + slot * value, c.page_tokens);
+    kernels.store_kv[static_cast<int>(kind)](values.data() + t * c.head_dim, c.head_dim,
+                                             v.data() + page * bytes + slot * c.head_dim * value, 1);
+  }
+  const int64_t rows = static_cast<int64_t>(c.lo.size());
+  const std::vector<float> q = Normal(static_cast<size_t>(rows * c.head_dim), 13);
+  std::vector<float> out(q.size()), scratch(static_cast<size_t>(AttentionScratchFloats(c.head_dim)), kPoison);
+  std::vector<const float*> q_rows;
+  std::vector<float*> out_rows;
+  for (int64_t r = 0; r < rows; r++)
+    q_rows.push_back(q.data() + r * c.head_dim), out_rows.push_back(out.data() + r * c.head_dim);
+  kernels.attention[static_cast<int>(kind)][static_cast<int>(kind)]({.n_rows = rows,
+                                                                     .q = q_rows.data(),
+                                                                     .out = out_rows.data(),
+                                                                     .lo = c.lo.data(),
+                                                                     .hi = c.hi.data(),
+                                                                     .k = k.data(),
+                                                                     .v = v.data(),
+                                                                     .k_page_bytes = bytes,
+                                                                     .v_page_bytes = bytes,
+                                                                     .pages = table.data(),
+                                                                     .page_tokens = c.page_tokens,
+                                                                     .head_dim = c.head_dim,
+                                                                     .scale = 0.125f,
+                                                                     .scratch = scratch.data()});
+  return out;
+}
+
+TEST(Attention, EqualsDoubleArithmetic) {
+  const AttentionCase c{64, 32, 1200, {0, 700, 1100}, {1200, 1190, 1101}};
+  const std::vector<float> out = Attend(kScalarKernels, KvKind::kF32, c);
+  const std::vector<float> keys = Normal(1200 * 64, 11), values = Normal(1200 * 64, 12), q = Normal(3 * 64, 13);
+  for (size_t r = 0; r < 3; r++) {
+    std::vector<double> p(1200, 0), want(64, 0);
+    double sum = 0;
+    for (int64_t t = c.lo[r]; t < c.hi[r]; t++) {
+      double dot = 0;
+      for (size_t i = 0; i < 64; i++) dot += static_cast<double>(q[r * 64 + i]) * keys[static_cast<size_t>(t) * 64 + i];
+      sum += p[static_cast<size_t>(t)] = std::exp(dot * 0.125);
+    }
+    for (int64_t t = c.lo[r]; t < c.hi[r]; t++) {
+      for (size_t i = 0; i < 64; i++)
+        want[i] += p[static_cast<size_t>(t)] / sum * values[static_cast<size_t>(t) * 64 + i];
+    }
+    for (size_t i = 0; i < 64; i++) EXPECT_NEAR(out[r * 64 + i], want[i], 2e-6) << "row " << r << " channel " << i;
+  }
+}
+
+TEST(Attention, TargetsPagesAndNeighboursChangeNothing) {
+  const std::vector<int64_t> lo = {0, 3, 500, 520, 0, 1000, 17, 511}, hi = {1, 515, 513, 1300, 1300, 1001, 1030, 512};
+  for (KvKind kind : {KvKind::kF16, KvKind::kBF16, KvKind::kF32}) {
+    const std::vector<float> all = Attend(kScalarKernels, kind, {80, 16, 1300, lo, hi});
+    for (const backend::IsaInfo& isa : backend::CpuIsas()) {
+      if (!isa.supported) continue;
+      const Kernels& kernels = **SelectKernels(isa.name);
+      for (int64_t page : {16, 32, 128, 512}) {
+        EXPECT_TRUE(SameBits(all, Attend(kernels, kind, {80, page, 1300, lo, hi}))) << isa.name << " page " << page;
+      }
+      // The first row alone, the first two, ...: row 0 has the same queries each time.
+      for (size_t rows = 1; rows < lo.size(); rows++) {
+        const std::vector<float> some = Attend(kernels, kind,
+                                               {80,
+                                                32,
+                                                1300,
+                                                {lo.begin(), lo.begin() + static_cast<std::ptrdiff_t>(rows)},
+                                                {hi.begin(), hi.begin() + static_cast<std::ptrdiff_t>(rows)}});
+        EXPECT_EQ(std::memcmp(some.data(), all.data(), some.size() * sizeof(float)), 0) << isa.name << " rows " << rows;
+      }
+    }
+  }
+}
+
+TEST(Attention, HalfIsRoundedToNearestEven) {
+  const std::vector<float> x = {1.0f,           65504.0f,       65519.9f,       65520.0f, 5.9604645e-8f, 2.9802322e-8f,
+                                2.98023259e-8f, 1.00048828125f, 1.00146484375f, -0.0f,    6.1e-5f};
+  for (const backend::IsaInfo& isa : backend::CpuIsas()) {
+    if (!isa.supported) continue;
+    std::vector<uint16_t> out(x.size());
+    (*SelectKernels(isa.name))
+        ->store_kv[static_cast<int>(KvKind::kF16)](x.data(), static_cast<int64_t>(x.size()),
+                                                   reinterpret_cast<uint8_t*>(out.data()), 1);
+    for (size_t i = 0; i < x.size(); i++) EXPECT_EQ(out[i], quant::FloatToHalf(x[i])) << x[i];
+  }
+}
+
+}  // namespace
+}  // namespace ridge::cpu

@@ -1,0 +1,280 @@
+// The numerics contract on a whole program: a small model with every op, run in every way that must not matter.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstring>
+#include <deque>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/cpu/pack.h"
+#include "quant/quant.h"
+
+namespace ridge::backend {
+namespace {
+
+using graph::Graph;
+using graph::ValueId;
+using graph::WeightId;
+using quant::TypeId;
+
+constexpr int64_t kWidth = 256, kVocab = 77, kHeads = 6, kKvHeads = 2, kDim = 32, kHidden = 512;
+
+// A random model: two attention blocks (one with a window), a gated FFN and an expert layer; each matrix of the type that `types` names in turn.
+class TestModel {
+ public:
+  explicit TestModel(std::vector<TypeId> types) : types_(std::move(types)) {
+    const int32_t rope = graph_.AddRope(Rope(false)), rope2 = graph_.AddRope(Rope(true));
+    ValueId x = graph_.Embed(Matrix("token_embd", kWidth, kVocab), 1.5f);
+    x = graph_.Add(x, Attention(graph_.RmsNorm(x, Vector(kWidth), 1e-5f), rope, 0));
+    ValueId y = graph_.RmsNorm(x, Vector(kWidth), 1e-5f);
+    y = graph_.GatedAct(graph_.MatMul(y, Matrix("gate", kWidth, kHidden)),
+                        graph_.MatMul(y, Matrix("up", kWidth, kHidden)), graph::Activation::kSilu);
+    x = graph_.Add(x, graph_.MatMul(y, Matrix("down", kHidden, kWidth)));
+    x = graph_.Add(x, Attention(graph_.RmsNorm(x, Vector(kWidth), 1e-5f), rope2, 40));
+    y = graph_.RmsNorm(x, Vector(kWidth), 1e-5f);
+    const ValueId router = graph_.MatMul(y, Matrix("router", kWidth, 5, 1, TypeId::kF32));
+    y = graph_.Experts(
+        y, router, Matrix("gates", kWidth, kHidden, 5), Matrix("ups", kWidth, kHidden, 5),
+        Matrix("downs", kHidden, kWidth, 5),
+        {.experts = 5, .used = 2, .activation = graph::Activation::kGeluTanh, .normalize = true, .scale = 1});
+    x = graph_.Scale(graph_.Add(x, y), 0.9f);
+    x = graph_.RmsNorm(graph_.SelectRows(x), Vector(kWidth), 1e-5f);
+    graph_.SetOutput(graph_.Softcap(graph_.MatMul(x, Matrix("output", kWidth, kVocab), Vector(kVocab)), 20));
+  }
+  const Graph& graph() const { return graph_; }
+
+ private:
+  graph::RopeSpec Rope(bool interleaved) {
+    graph::RopeSpec spec{.interleaved = interleaved, .rotary_dims = kDim, .inv_freq = {}};
+    for (int i = 0; i < kDim / 2; i++) spec.inv_freq.push_back(std::pow(1e4, -i / 16.0));
+    return spec;
+  }
+  WeightId Matrix(const std::string& name, int64_t k, int64_t n, int64_t experts = 1,
+                  std::optional<TypeId> fixed = std::nullopt) {
+    const quant::Type& type = quant::Get(fixed ? *fixed : types_[next_++ % types_.size()]);
+    std::normal_distribution<float> normal(0, 1.0f / std::sqrt(static_cast<float>(k)));
+    std::vector<float> values(static_cast<size_t>(k * n * experts));
+    for (float& v : values) v = normal(rng_);
+    data_.emplace_back(values.size() / type.block_elements * type.block_bytes);
+    type.encode(values.data(), data_.back().data(), values.size() / type.block_elements);
+    return graph_.AddWeight({.name = name + ".weight",
+                             .type = type.id,
+                             .shape = experts > 1 ? std::vector<int64_t>{k, n, experts} : std::vector<int64_t>{k, n},
+                             .data = data_.back()});
+  }
+  WeightId Vector(int64_t n) {
+    std::normal_distribution<float> normal(1, 0.1f);
+    data_.emplace_back(static_cast<size_t>(n) * sizeof(float));
+    for (int64_t i = 0; i < n; i++) reinterpret_cast<float*>(data_.back().data())[i] = normal(rng_);
+    return graph_.AddWeight(
+        {.name = "norm" + std::to_string(data_.size()), .type = TypeId::kF32, .shape = {n}, .data = data_.back()});
+  }
+  ValueId Attention(ValueId x, int32_t rope, int64_t window) {
+    ValueId q = graph_.MatMul(x, Matrix("q", kWidth, kHeads * kDim), Vector(kHeads * kDim));
+    ValueId k = graph_.MatMul(x, Matrix("k", kWidth, kKvHeads * kDim));
+    const ValueId v = graph_.MatMul(x, Matrix("v", kWidth, kKvHeads * kDim));
+    q = graph_.Rope(graph_.RmsNorm(q, Vector(kDim), 1e-6f, kHeads), rope, kHeads);
+    k = graph_.Rope(k, rope, kKvHeads);
+    const int32_t layer = graph_.AddKvLayer({kKvHeads, kDim, window});
+    graph_.AppendKv(k, v, layer);
+    return graph_.MatMul(
+        graph_.Attention(
+            q,
+            {.layer = layer, .heads = kHeads, .kv_heads = kKvHeads, .head_dim = kDim, .scale = 0.2f, .window = window}),
+        Matrix("o", kHeads * kDim, kWidth, 1, TypeId::kQ8_0));
+  }
+
+  std::vector<TypeId> types_;
+  size_t next_ = 0;
+  std::mt19937 rng_{42};
+  std::deque<std::vector<std::byte>> data_;
+  Graph graph_;
+};
+
+struct Setting {
+  std::string isa;
+  int threads = 1;
+  int64_t chunk = 64, page = 32;
+  KvType kv = KvType::kF16;
+};
+
+std::vector<int32_t> Tokens(size_t n, uint32_t seed) {
+  std::mt19937 rng(seed);
+  std::vector<int32_t> tokens(n);
+  for (int32_t& t : tokens) t = static_cast<int32_t>(rng() % kVocab);
+  return tokens;
+}
+
+std::unique_ptr<Program> Compile(const TestModel& model, const Setting& s, int64_t max_tokens) {
+  auto program = NewCpuBackend()->Compile(
+      model.graph(), {.n_threads = s.threads, .isa = s.isa, .max_tokens = max_tokens, .max_logit_rows = max_tokens});
+  EXPECT_TRUE(program) << (program ? "" : program.error().Message());
+  return std::move(*program);
+}
+
+// Logits of all positions, chunk by chunk.
+std::vector<float> Logits(const TestModel& model, const std::vector<int32_t>& tokens, const Setting& s) {
+  const auto program = Compile(model, s, s.chunk);
+  const int64_t pages = (static_cast<int64_t>(tokens.size()) + s.page - 1) / s.page;
+  const auto state =
+      std::move(*program->NewState({.n_pages = pages, .page_tokens = s.page, .k_type = s.kv, .v_type = s.kv}));
+  std::vector<int32_t> table(static_cast<size_t>(pages)), positions(tokens.size());
+  std::iota(table.rbegin(), table.rend(), 0);
+  std::iota(positions.begin(), positions.end(), 0);
+  std::vector<float> logits(tokens.size() * kVocab);
+  for (size_t at = 0; at < tokens.size(); at += static_cast<size_t>(s.chunk)) {
+    const size_t n = std::min(tokens.size() - at, static_cast<size_t>(s.chunk));
+    const int32_t seq_start[] = {0, static_cast<int32_t>(n)};
+    std::vector<int32_t> rows(n);
+    std::iota(rows.begin(), rows.end(), 0);
+    const Status done = program->Run({.tokens = std::span(tokens).subspan(at, n),
+                                      .positions = std::span(positions).subspan(at, n),
+                                      .seq_start = seq_start,
+                                      .page_table = table,
+                                      .logit_rows = rows},
+                                     *state, std::span(logits).subspan(at * kVocab));
+    EXPECT_TRUE(done) << (done ? "" : done.error().Message());
+  }
+  return logits;
+}
+
+bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
+  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+std::vector<TypeId> FastTypes() {
+  std::vector<TypeId> types;
+  for (const quant::Type& type : quant::Types()) {
+    if (cpu::PanelFor(type.id)) types.push_back(type.id);
+  }
+  return types;
+}
+
+class Contract : public ::testing::TestWithParam<std::vector<TypeId>> {};
+
+TEST_P(Contract, ThreadsIsaChunksAndPagesChangeNoBit) {
+  const TestModel model(GetParam());
+  const std::vector<int32_t> tokens = Tokens(150, 7);
+  const std::vector<float> want = Logits(model, tokens, {});
+  for (float v : want) ASSERT_TRUE(std::isfinite(v));
+  for (const IsaInfo& isa : CpuIsas()) {
+    if (isa.supported) {
+      EXPECT_TRUE(SameBits(want, Logits(model, tokens, {.isa = isa.name}))) << isa.name;
+    }
+  }
+  for (int threads : {2, 3, 4})
+    EXPECT_TRUE(SameBits(want, Logits(model, tokens, {.isa = "", .threads = threads}))) << threads << " threads";
+  for (int64_t chunk : {1, 7, 32, 150})
+    EXPECT_TRUE(SameBits(want, Logits(model, tokens, {.isa = "", .threads = 2, .chunk = chunk}))) << "chunk " << chunk;
+  for (int64_t page : {16, 64, 512})
+    EXPECT_TRUE(SameBits(want, Logits(model, tokens, {.isa = "", .page = page}))) << "page " << page;
+}
+
+TEST_P(Contract, AnotherTokenChangesWhatFollowsAndNothingBefore) {
+  const TestModel model(GetParam());
+  std::vector<int32_t> tokens = Tokens(60, 8);
+  const std::vector<float> before = Logits(model, tokens, {});
+  tokens[30] = (tokens[30] + 1) % kVocab;
+  const std::vector<float> after = Logits(model, tokens, {});
+  EXPECT_EQ(std::memcmp(before.data(), after.data(), 30 * kVocab * sizeof(float)), 0);
+  EXPECT_NE(std::memcmp(before.data() + 30 * kVocab, after.data() + 30 * kVocab, kVocab * sizeof(float)), 0);
+}
+
+TEST_P(Contract, SequencesOfOneStepDoNotSeeEachOther) {
+  const TestModel model(GetParam());
+  const std::vector<std::vector<int32_t>> prompts = {Tokens(33, 1), Tokens(1, 2), Tokens(90, 3), Tokens(16, 4)};
+  const auto program = Compile(model, {.isa = "", .threads = 2}, 256);
+  const auto state = std::move(*program->NewState({.n_pages = 16, .page_tokens = 16}));
+  std::vector<int32_t> tokens, positions, seq_start = {0}, table, rows;
+  int32_t page = 0;
+  for (const auto& prompt : prompts) {
+    for (size_t i = 0; i < prompt.size(); i++)
+      tokens.push_back(prompt[i]), positions.push_back(static_cast<int32_t>(i)),
+          rows.push_back(static_cast<int32_t>(rows.size()));
+    seq_start.push_back(static_cast<int32_t>(tokens.size()));
+    const int32_t used = static_cast<int32_t>((prompt.size() + 15) / 16);
+    for (int32_t p = 0; p < 6; p++) table.push_back(p < used ? page + p : 0);
+    page += used;
+  }
+  std::vector<float> logits(tokens.size() * kVocab);
+  ASSERT_TRUE(program->Run(
+      {.tokens = tokens, .positions = positions, .seq_start = seq_start, .page_table = table, .logit_rows = rows},
+      *state, logits));
+  for (size_t s = 0; s < prompts.size(); s++) {
+    const std::vector<float> alone = Logits(model, prompts[s], {});
+    EXPECT_EQ(std::memcmp(alone.data(), logits.data() + static_cast<size_t>(seq_start[s]) * kVocab,
+                          alone.size() * sizeof(float)),
+              0)
+        << "sequence " << s;
+  }
+}
+
+// All fast types in turn; types without a kernel among fast ones; and the usual mixes alone. Each type by itself is MatMulTest's.
+INSTANTIATE_TEST_SUITE_P(
+    Types, Contract,
+    ::testing::Values(FastTypes(), std::vector<TypeId>{TypeId::kQ2_K, TypeId::kTQ2_0, TypeId::kQ4_K, TypeId::kMXFP4},
+                      std::vector<TypeId>{TypeId::kQ4_K, TypeId::kQ6_K},
+                      std::vector<TypeId>{TypeId::kF16, TypeId::kBF16}),
+    [](const auto& info) { return std::vector<std::string>{"All", "Decoded", "K", "Float"}[info.index]; });
+
+TEST(Program, KvTypesKeepTheContract) {
+  const TestModel model({TypeId::kQ8_0});
+  const std::vector<int32_t> tokens = Tokens(80, 5);
+  const std::vector<float> f16 = Logits(model, tokens, {});
+  for (KvType type : {KvType::kBF16, KvType::kF32}) {
+    const std::vector<float> want = Logits(model, tokens, {.isa = "", .kv = type});
+    EXPECT_FALSE(SameBits(f16, want)) << "the KV type has no effect";
+    EXPECT_TRUE(
+        SameBits(want, Logits(model, tokens, {.isa = "scalar", .threads = 3, .chunk = 5, .page = 16, .kv = type})))
+        << Name(type);
+  }
+}
+
+TEST(Program, PlanNamesKernelsAndFallbacks) {
+  const TestModel model({TypeId::kQ4_K, TypeId::kQ2_K});
+  const auto program = Compile(model, {.isa = "scalar"}, 8);
+  bool fast = false, slow = false;
+  for (const PlanEntry& entry : program->plan()) {
+    EXPECT_EQ(entry.isa, "scalar");
+    EXPECT_FALSE(entry.reason.empty());
+    if (entry.op == "matmul Q4_K") fast = !entry.fallback && entry.kernel == "panel16.q4_k";
+    if (entry.op == "matmul Q2_K") slow = entry.fallback;
+  }
+  EXPECT_TRUE(fast && slow);
+  const auto strict = NewCpuBackend()->Compile(model.graph(), {.strict = true});
+  ASSERT_FALSE(strict);
+  EXPECT_EQ(strict.error().code, Code::kUnsupported);
+}
+
+TEST(Program, BadStepsAreRefused) {
+  const TestModel model({TypeId::kQ8_0});
+  const auto program = Compile(model, {}, 8);
+  const auto state = std::move(*program->NewState({.n_pages = 2, .page_tokens = 16}));
+  std::vector<float> logits(8 * kVocab);
+  const std::vector<int32_t> good = {1}, zero = {0}, start = {0, 1}, table = {0, 1};
+  const auto run = [&](std::vector<int32_t> token, std::vector<int32_t> position, std::vector<int32_t> pages) {
+    return program
+        ->Run({.tokens = token, .positions = position, .seq_start = start, .page_table = pages, .logit_rows = zero},
+              *state, logits)
+        .has_value();
+  };
+  EXPECT_TRUE(run({1}, {0}, {0, 1}));
+  EXPECT_FALSE(run({-1}, {0}, {0, 1}));
+  EXPECT_FALSE(run({kVocab}, {0}, {0, 1}));
+  EXPECT_FALSE(run({1}, {-1}, {0, 1}));
+  EXPECT_FALSE(run({1}, {32}, {0, 1}));
+  EXPECT_FALSE(run({1}, {0}, {2, 1}));
+  EXPECT_FALSE(run({1}, {0}, {-1, 1}));
+  EXPECT_FALSE(program->NewState({.n_pages = 1, .page_tokens = 20}));
+  EXPECT_FALSE(program->NewState({.n_pages = 0, .page_tokens = 32}));
+  EXPECT_FALSE(NewCpuBackend()->Compile(model.graph(), {.isa = "mmx"}));
+}
+
+}  // namespace
+}  // namespace ridge::backend
