@@ -1,5 +1,7 @@
 #include "text/merge_table.h"
 
+#include <algorithm>
+#include <array>
 #include <limits>
 
 namespace ridge::text {
@@ -16,25 +18,52 @@ Result<MergeTable> MergeTable::Build(const std::vector<std::string>& lines, cons
   table.slots_.resize(size_t{1} << bits);
   table.mask_ = table.slots_.size() - 1;
   table.shift_ = 64 - bits;
-  for (size_t rank = 0; rank < lines.size(); ++rank) {
-    const std::string_view line = lines[rank];
-    const size_t space = line.find(' ', 1);  // the first half may itself begin with a space
-    if (space == line.npos || space + 1 == line.size()) {
-      return Fail(Code::kInvalidData, "a merge needs two parts")
-          .Where("tokenizer.ggml.merges[" + std::to_string(rank) + "]")
-          .Found("\"" + lines[rank] + "\"")
-          .Expected("two texts with a space between");
+  // In blocks: the slots of a block are fetched while its texts are looked up, so that a cache miss per merge is not
+  // waited for.
+  constexpr size_t kBlock = 64;
+  std::array<uint64_t, kBlock> keys;
+  std::array<Symbol, kBlock> results;
+  Symbol last_result = kNoSymbol;
+  for (size_t begin = 0; begin < lines.size(); begin += kBlock) {
+    const size_t count = std::min(kBlock, lines.size() - begin);
+    for (size_t i = 0; i < count; ++i) {
+      const std::string_view line = lines[begin + i];
+      const size_t space = line.find(' ', 1);  // the first half may itself begin with a space
+      if (space == line.npos || space + 1 == line.size()) {
+        return Fail(Code::kInvalidData, "a merge needs two parts")
+            .Where("tokenizer.ggml.merges[" + std::to_string(begin + i) + "]")
+            .Found("\"" + lines[begin + i] + "\"")
+            .Expected("two texts with a space between");
+      }
+      const std::string_view left = line.substr(0, space);
+      const std::string_view right = line.substr(space + 1);
+      keys[i] = Key(table.Intern(vocabulary, left, {}), table.Intern(vocabulary, right, {}));
+      __builtin_prefetch(&table.slots_[table.HashOf(keys[i])], 1);
+      results[i] = last_result = table.InternResult(vocabulary, left, right, last_result);
     }
-    const std::string_view left = line.substr(0, space);
-    const std::string_view right = line.substr(space + 1);
-    const uint64_t key = Key(table.Intern(vocabulary, left, {}), table.Intern(vocabulary, right, {}));
-    size_t at = table.HashOf(key);
-    while (table.slots_[at & table.mask_].key != kEmpty && table.slots_[at & table.mask_].key != key) ++at;
-    Slot& slot = table.slots_[at & table.mask_];
-    if (slot.key == key) continue;  // a merge given twice keeps its first rank
-    slot = {key, {static_cast<uint32_t>(rank), table.Intern(vocabulary, left, right)}};
+    for (size_t i = 0; i < count; ++i) table.Insert(keys[i], {static_cast<uint32_t>(begin + i), results[i]});
   }
   return table;
+}
+
+// Merges mostly stand in the order of the tokens they make: look there first, a hash lookup costs several cache misses.
+Symbol MergeTable::InternResult(const Vocabulary& vocabulary, std::string_view left, std::string_view right,
+                                Symbol last) {
+  if (vocabulary.unique_texts()) {
+    for (const Symbol guess : {last, last + 1}) {
+      if (vocabulary.Has(guess) && vocabulary.TextIs(guess, left, right)) return guess;
+    }
+  }
+  return Intern(vocabulary, left, right);
+}
+
+void MergeTable::Insert(uint64_t key, Merge merge) {
+  size_t at = HashOf(key);
+  while (slots_[at & mask_].key != kEmpty) {
+    if (slots_[at & mask_].key == key) return;  // a merge given twice keeps its first rank
+    ++at;
+  }
+  slots_[at & mask_] = {key, merge};
 }
 
 Symbol MergeTable::Intern(const Vocabulary& vocabulary, std::string_view left, std::string_view right) {

@@ -55,6 +55,8 @@ class MergeTable {
     return uint64_t{static_cast<uint32_t>(left)} << 32 | static_cast<uint32_t>(right);
   }
   size_t HashOf(uint64_t key) const { return static_cast<size_t>((key * 0x9E3779B97F4A7C15u) >> shift_); }
+  void Insert(uint64_t key, Merge merge);
+  Symbol InternResult(const Vocabulary& vocabulary, std::string_view left, std::string_view right, Symbol last);
   Symbol Intern(const Vocabulary& vocabulary, std::string_view left, std::string_view right);
 
   std::vector<Slot> slots_;  // open addressing, a power of two, at most half full

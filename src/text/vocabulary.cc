@@ -137,6 +137,11 @@ const FimKind kFimKinds[] = {
     {"tokenizer.ggml.fim_sep_token_id", true, {"<|file_sep|>"}},
 };
 
+// A name that no ordinary text token has. Of other names ("</s>" is an ordinary token of Qwen's) the file's type decides.
+bool IsUnmistakable(std::string_view name) {
+  return name.find('|') != name.npos || name.find("｜") != name.npos || name.find("end_of_") != name.npos;
+}
+
 bool ContainsAny(std::string_view text, std::initializer_list<std::string_view> parts) {
   return std::any_of(parts.begin(), parts.end(), [&](std::string_view part) { return text.find(part) != text.npos; });
 }
@@ -213,7 +218,11 @@ void Vocabulary::BuildHash() {
     size_t at = hash & (capacity - 1);
     while (slots_[at].id >= 0 && !(slots_[at].hash == hash && Text(slots_[at].id) == text))
       at = (at + 1) & (capacity - 1);
-    if (slots_[at].id < 0) slots_[at] = {hash, static_cast<TokenId>(id)};
+    if (slots_[at].id >= 0) {
+      unique_texts_ = false;
+      continue;
+    }
+    slots_[at] = {hash, static_cast<TokenId>(id)};
   }
 }
 
@@ -222,10 +231,7 @@ std::optional<TokenId> Vocabulary::Find(std::string_view left, std::string_view 
   const uint32_t hash = Hash(left, right);
   const size_t mask_bits = slots_.size() - 1;
   for (size_t at = hash & mask_bits; slots_[at].id >= 0; at = (at + 1) & mask_bits) {
-    if (slots_[at].hash != hash) continue;
-    const std::string_view text = Text(slots_[at].id);
-    if (text.size() == left.size() + right.size() && text.starts_with(left) && text.ends_with(right))
-      return slots_[at].id;
+    if (slots_[at].hash == hash && TextIs(slots_[at].id, left, right)) return slots_[at].id;
   }
   return std::nullopt;
 }
@@ -271,8 +277,7 @@ Status Vocabulary::ReadSpecialIds(const gguf::Metadata& metadata, const Defaults
     std::optional<TokenId> id;
     RIDGE_RETURN_IF_ERROR(read(kind.key, std::nullopt, false, id));
     for (auto name = kind.names.begin(); !id && name != kind.names.end(); ++name) {
-      id = Find(*name);
-      if (id) attributes_[*id] |= kControl;
+      id = FindMarker(*name);
     }
     if (id && kind.ends_generation) eog_.insert(*id);
   }
@@ -287,16 +292,18 @@ Status Vocabulary::ReadSpecialIds(const gguf::Metadata& metadata, const Defaults
   return {};
 }
 
+std::optional<TokenId> Vocabulary::FindMarker(std::string_view name) {
+  const auto id = Find(name);
+  if (!id || (attributes_[*id] == kNormal && !IsUnmistakable(name))) return std::nullopt;
+  attributes_[*id] |= kControl;
+  return id;
+}
+
 void Vocabulary::MarkEndTokens() {
-  for (auto name = std::begin(kEotNames); !eot && name != std::end(kEotNames); ++name) eot = Find(*name);
-  if (!eom) eom = Find("<|eom_id|>");
-  if (eot) attributes_[*eot] |= kControl;
-  if (eom) attributes_[*eom] |= kControl;
+  for (auto name = std::begin(kEotNames); !eot && name != std::end(kEotNames); ++name) eot = FindMarker(*name);
+  if (!eom) eom = FindMarker("<|eom_id|>");
   for (const std::string_view name : kEogNames) {
-    if (const auto id = Find(name)) {
-      eog_.insert(*id);
-      attributes_[*id] |= kControl;
-    }
+    if (const auto id = FindMarker(name)) eog_.insert(*id);
   }
   for (const auto& id : {eos, eot, eom}) {
     if (id) eog_.insert(*id);

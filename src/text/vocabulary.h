@@ -61,11 +61,16 @@ class Vocabulary {
   size_t size() const { return attributes_.size(); }
   bool Has(TokenId id) const { return id >= 0 && static_cast<size_t>(id) < size(); }
   std::string_view Text(TokenId id) const { return Slice(text_, text_end_, id); }
+  bool TextIs(TokenId id, std::string_view left, std::string_view right) const {
+    const std::string_view text = Text(id);
+    return text.size() == left.size() + right.size() && text.starts_with(left) && text.ends_with(right);
+  }
   std::string_view Piece(TokenId id) const { return Slice(piece_, piece_end_, id); }
   uint8_t attributes(TokenId id) const { return attributes_[id]; }
   float score(TokenId id) const { return scores_.empty() ? 0.0f : scores_[id]; }
   bool IsEog(TokenId id) const { return eog_.contains(id); }
   size_t max_text_bytes() const { return max_text_bytes_; }
+  bool unique_texts() const { return unique_texts_; }
 
   std::optional<TokenId> Find(std::string_view text) const { return Find(text, {}); }
   // The token whose text is the two parts joined.
@@ -96,6 +101,8 @@ class Vocabulary {
 
   Status ReadTokens(const gguf::Metadata& metadata);
   Status ReadSpecialIds(const gguf::Metadata& metadata, const Defaults& defaults);
+  // The token of this name, if it is a marker; it becomes a control token.
+  std::optional<TokenId> FindMarker(std::string_view name);
   void MarkEndTokens();
   Status MarkStripping(const gguf::Metadata& metadata);
   void BuildPieces(Spelling spelling);
@@ -110,6 +117,7 @@ class Vocabulary {
   std::vector<uint8_t> attributes_;  // [size], bits of TokenAttribute
   std::set<TokenId> eog_;
   size_t max_text_bytes_ = 0;
+  bool unique_texts_ = true;
 
   struct Slot {
     uint32_t hash = 0;

@@ -19,7 +19,7 @@ bool IsSpace(char32_t c) {
     case UTF8PROC_CATEGORY_ZS:
     case UTF8PROC_CATEGORY_ZL:
     case UTF8PROC_CATEGORY_ZP: return true;
-    default: return (c >= 0x09 && c <= 0x0D) || c == 0x85;
+    default: return c == '\t' || c == '\n' || c == '\r';  // of the control characters only these; the others vanish
   }
 }
 
@@ -27,7 +27,6 @@ bool IsRemoved(char32_t c) {
   switch (Category(c)) {
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CN:
     case UTF8PROC_CATEGORY_CO:
     case UTF8PROC_CATEGORY_CS: return true;
     default: return c == 0xFFFD;
@@ -101,7 +100,8 @@ class WordPiece final : public Tokenizer {
     size_t characters = 0;
     for (const char c : word) characters += (c & 0xC0) != 0x80;
     const size_t before = ids.size();
-    bool known = characters <= kMaxWordCharacters;
+    // A word-start mark in the text itself is a character that no vocabulary knows.
+    bool known = characters <= kMaxWordCharacters && word.find(kWordStart) == word.npos;
     for (size_t begin = 0; known && begin < word.size();) {
       size_t end = word.size();
       std::optional<TokenId> id;
