@@ -1,0 +1,289 @@
+// Loading: every family from a small file, every key of a wrong type, every tensor missing or misshapen.
+#include "model/model.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "gguf/writer.h"
+#include "model/builder.h"
+
+namespace ridge::model {
+namespace {
+
+using gguf::Value;
+
+struct Recipe {
+  std::string architecture;
+  std::map<std::string, Value> keys;  // without the architecture's prefix where they start with a dot
+  std::map<std::string, std::vector<uint64_t>> tensors;  // all F32
+};
+
+// Two layers, 64 wide, 4 heads of 16, 2 KV heads, 50 tokens.
+Recipe Small(const std::string& architecture) {
+  Recipe r{architecture, {}, {}};
+  r.keys = {{".block_count", Value::U32(2)},
+            {".context_length", Value::U32(512)},
+            {".embedding_length", Value::U32(64)},
+            {".feed_forward_length", Value::U32(96)},
+            {".attention.head_count", Value::U32(4)},
+            {".attention.head_count_kv", Value::U32(2)},
+            {".attention.key_length", Value::U32(16)},
+            {".attention.value_length", Value::U32(16)},
+            {".attention.layer_norm_rms_epsilon", Value::F32(1e-5f)},
+            {".rope.freq_base", Value::F32(10000)},
+            {".rope.dimension_count", Value::U32(16)},
+            {".rope.scaling.type", Value::String("linear")},
+            {".rope.scaling.factor", Value::F32(2)}};
+  r.tensors = {{"token_embd.weight", {64, 50}}, {"output_norm.weight", {64}}, {"output.weight", {64, 50}}};
+  const bool norms = architecture == "qwen3" || architecture == "qwen3moe" || architecture == "gemma3";
+  for (int i = 0; i < 2; i++) {
+    const std::string b = "blk." + std::to_string(i) + ".";
+    r.tensors.insert({{b + "attn_norm.weight", {64}},
+                      {b + "ffn_norm.weight", {64}},
+                      {b + "attn_q.weight", {64, 64}},
+                      {b + "attn_k.weight", {64, 32}},
+                      {b + "attn_v.weight", {64, 32}},
+                      {b + "attn_output.weight", {64, 64}}});
+    if (norms) r.tensors.insert({{b + "attn_q_norm.weight", {16}}, {b + "attn_k_norm.weight", {16}}});
+    if (architecture == "qwen2")
+      r.tensors.insert({{b + "attn_q.bias", {64}}, {b + "attn_k.bias", {32}}, {b + "attn_v.bias", {32}}});
+    if (architecture == "gemma3")
+      r.tensors.insert({{b + "post_attention_norm.weight", {64}}, {b + "post_ffw_norm.weight", {64}}});
+    if (architecture == "qwen3moe") {
+      r.tensors.insert({{b + "ffn_gate_inp.weight", {64, 4}},
+                        {b + "ffn_gate_exps.weight", {64, 32, 4}},
+                        {b + "ffn_up_exps.weight", {64, 32, 4}},
+                        {b + "ffn_down_exps.weight", {32, 64, 4}}});
+    } else {
+      r.tensors.insert(
+          {{b + "ffn_gate.weight", {64, 96}}, {b + "ffn_up.weight", {64, 96}}, {b + "ffn_down.weight", {96, 64}}});
+    }
+  }
+  if (architecture == "qwen3moe") {
+    r.keys.insert({{".expert_count", Value::U32(4)},
+                   {".expert_used_count", Value::U32(2)},
+                   {".expert_feed_forward_length", Value::U32(32)}});
+  }
+  if (architecture == "gemma3") {
+    r.keys.insert({{".attention.sliding_window", Value::U32(32)},
+                   {".rope.freq_base_swa", Value::F32(10000)},
+                   {".attention.sliding_window_pattern", Value::U32(2)},
+                   {".final_logit_softcapping", Value::F32(30)}});
+  }
+  return r;
+}
+
+class TestFile {
+ public:
+  TestFile() : path_(testing::TempDir() + "/ridge_model_test_" + std::to_string(::getpid()) + ".gguf") {}
+  ~TestFile() { std::remove(path_.c_str()); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+Result<std::unique_ptr<Model>> Load(const Recipe& recipe) {
+  static TestFile file;
+  gguf::Metadata metadata;
+  EXPECT_TRUE(metadata.Add("general.architecture", Value::String(recipe.architecture)));
+  for (const auto& [key, value] : recipe.keys)
+    EXPECT_TRUE(metadata.Add(key.starts_with('.') ? recipe.architecture + key : key, value));
+  std::vector<gguf::TensorSpec> specs;
+  uint64_t elements = 0;
+  for (const auto& [name, shape] : recipe.tensors) {
+    uint64_t n = 1;
+    for (uint64_t d : shape) n *= d;
+    elements = std::max(elements, n);
+    specs.push_back({name, shape, &quant::Get(quant::TypeId::kF32)});
+  }
+  auto writer = gguf::Writer::Create(file.path(), metadata, specs);
+  EXPECT_TRUE(writer) << (writer ? "" : writer.error().Message());
+  const std::vector<float> values(elements, 0.01f);
+  while (const gguf::TensorSpec* tensor = writer->current()) {
+    uint64_t n = 1;
+    for (uint64_t d : tensor->shape) n *= d;
+    EXPECT_TRUE(writer->Append(std::as_bytes(std::span(values).first(n))));
+  }
+  EXPECT_TRUE(writer->Commit());
+  RIDGE_ASSIGN_OR_RETURN(gguf::File opened, gguf::File::Open(file.path()));
+  return Model::Load(std::move(opened));
+}
+
+// The error of a load that must fail.
+Error Refused(const Recipe& recipe) {
+  const auto model = Load(recipe);
+  EXPECT_FALSE(model) << "loaded";
+  return model ? Error{} : model.error();
+}
+
+class FamilyTest : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(FamilyTest, LoadsAndUsesEveryTensor) {
+  const auto model = Load(Small(GetParam()));
+  ASSERT_TRUE(model) << model.error().Message();
+  EXPECT_EQ((*model)->graph().vocab(), 50);
+  EXPECT_EQ((*model)->graph().kv_layers().size(), 2u);
+  EXPECT_TRUE((*model)->unused().empty());
+  EXPECT_EQ((*model)->KvBytesPerToken(2, 2), 2 * 2 * 16 * 4);
+}
+
+TEST_P(FamilyTest, EveryMissingOrMisshapenTensorIsNamed) {
+  const Recipe good = Small(GetParam());
+  for (const auto& [name, shape] : good.tensors) {
+    Recipe bad = good;
+    bad.tensors.erase(name);
+    if (name == "output.weight" || name.ends_with(".bias")) {  // optional: tied to the token table, or none
+      EXPECT_TRUE(Load(bad)) << name;
+    } else {
+      EXPECT_EQ(Refused(bad).where, name);
+    }
+    bad = good;
+    bad.tensors[name].back() += 32;
+    if (name == "token_embd.weight") {
+      EXPECT_EQ(Refused(bad).where, "output.weight");  // the vocabulary follows the token table
+      continue;
+    }
+    const Error error = Refused(bad);
+    EXPECT_EQ(error.where, name);
+    EXPECT_FALSE(error.found.empty() || error.expected.empty()) << error.Message();
+  }
+}
+
+TEST_P(FamilyTest, EveryKeyOfAWrongTypeIsNamed) {
+  const Recipe good = Small(GetParam());
+  for (const auto& [key, value] : good.keys) {
+    for (const Value& wrong :
+         {Value::Strings({"a", "b"}), value.type == gguf::ValueType::kString ? Value::U32(7) : Value::String("7")}) {
+      Recipe bad = good;
+      bad.keys.at(key) = wrong;
+      const Error error = Refused(bad);
+      EXPECT_NE(error.where.find(key), std::string::npos) << key << ": " << error.Message();
+    }
+  }
+}
+
+TEST_P(FamilyTest, NumbersOutOfRangeAreNamed) {
+  const Recipe good = Small(GetParam());
+  for (const auto& [key, value] : good.keys) {
+    if (value.type != gguf::ValueType::kU32 || key.find("sliding_window") != std::string::npos) continue;
+    Recipe bad = good;
+    bad.keys.at(key) = Value::U32(key == ".expert_count" ? 4000000000u : 0u);
+    if (key == ".expert_feed_forward_length" || key == ".expert_used_count" || key == ".expert_count" ||
+        key.starts_with('.')) {
+      EXPECT_NE(Refused(bad).where.find(key.substr(1)), std::string::npos) << key;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, FamilyTest, ::testing::ValuesIn(Architectures()),
+                         [](const auto& info) { return info.param; });
+
+TEST(Model, UnknownArchitectureListsTheKnown) {
+  Recipe recipe = Small("llama");
+  recipe.architecture = "martian";
+  const Error error = Refused(recipe);
+  EXPECT_EQ(error.code, Code::kUnsupported);
+  EXPECT_EQ(error.found, "martian");
+  EXPECT_NE(error.expected.find("qwen3moe"), std::string::npos);
+}
+
+TEST(Model, UnneededTensorsAreListed) {
+  Recipe recipe = Small("llama");
+  recipe.tensors["v.patch_embd.weight"] = {8, 8};
+  const auto model = Load(recipe);
+  ASSERT_TRUE(model);
+  EXPECT_EQ((*model)->unused(), std::vector<std::string>{"v.patch_embd.weight"});
+}
+
+TEST(Model, PerLayerArraysAreAcceptedAndChecked) {
+  Recipe recipe = Small("llama");
+  recipe.keys.at(".attention.head_count_kv") = Value::I32s({2, 4});
+  recipe.tensors["blk.1.attn_k.weight"] = recipe.tensors["blk.1.attn_v.weight"] = {64, 64};
+  const auto model = Load(recipe);
+  ASSERT_TRUE(model) << model.error().Message();
+  EXPECT_EQ((*model)->graph().kv_layers()[1].kv_heads, 4);
+  recipe.keys.at(".attention.head_count_kv") = Value::I32s({2, 4, 2});
+  EXPECT_NE(Refused(recipe).where.find("head_count_kv"), std::string::npos);
+  recipe.keys.at(".attention.head_count_kv") = Value::I32s({2, 3});
+  EXPECT_NE(Refused(recipe).where.find("head_count_kv"), std::string::npos);
+}
+
+// ---------------------------------------------------------------- rotary embeddings
+
+graph::RopeSpec RopeOf(const std::map<std::string, Value>& keys, const std::vector<uint64_t>& factors = {}) {
+  Recipe recipe = Small("llama");
+  recipe.keys.erase(".rope.scaling.type");
+  recipe.keys.erase(".rope.scaling.factor");
+  for (const auto& [key, value] : keys) recipe.keys.insert_or_assign(key, value);
+  if (!factors.empty()) recipe.tensors["rope_freqs.weight"] = factors;
+  const auto model = Load(recipe);
+  EXPECT_TRUE(model) << (model ? "" : model.error().Message());
+  return model ? (*model)->graph().ropes()[0] : graph::RopeSpec{};
+}
+
+TEST(Rope, PlainAndLinear) {
+  const graph::RopeSpec plain = RopeOf({}), linear = RopeOf({{".rope.scaling.type", Value::String("linear")},
+                                                             {".rope.scaling.factor", Value::F32(4)}});
+  const graph::RopeSpec old_key = RopeOf({{".rope.scale_linear", Value::F32(4)}}),
+                        none = RopeOf(
+                            {{".rope.scaling.type", Value::String("none")}, {".rope.scaling.factor", Value::F32(4)}});
+  for (size_t i = 0; i < 8; i++) {
+    const double want = std::pow(10000.0, -2.0 * static_cast<double>(i) / 16);
+    EXPECT_NEAR(plain.inv_freq[i], want, 1e-14 * want);
+    EXPECT_DOUBLE_EQ(linear.inv_freq[i], plain.inv_freq[i] / 4);
+    EXPECT_DOUBLE_EQ(old_key.inv_freq[i], plain.inv_freq[i] / 4);
+    EXPECT_DOUBLE_EQ(none.inv_freq[i], plain.inv_freq[i]);
+  }
+  EXPECT_EQ(plain.magnitude, 1);
+  EXPECT_TRUE(plain.interleaved);
+}
+
+// Values of transformers' _compute_yarn_parameters for dim 16, base 10000, factor 4, original length 128, beta 32 and 1.
+TEST(Rope, YarnAsTheReferenceComputesIt) {
+  const graph::RopeSpec yarn = RopeOf({{".rope.scaling.type", Value::String("yarn")},
+                                       {".rope.scaling.factor", Value::F32(4)},
+                                       {".rope.scaling.original_context_length", Value::U32(128)}});
+  const auto correction = [](double turns) {
+    return 16 * std::log(128 / (turns * 2 * M_PI)) / (2 * std::log(10000.0));
+  };
+  const double low = std::max(std::floor(correction(32)), 0.0), high = std::min(std::ceil(correction(1)), 15.0);
+  EXPECT_EQ(low, 0);
+  EXPECT_EQ(high, 3);
+  for (size_t i = 0; i < 8; i++) {
+    const double plain = std::pow(10000.0, -static_cast<double>(i) / 8),
+                 ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    const double want = plain / 4 * ramp + plain * (1 - ramp);
+    EXPECT_NEAR(yarn.inv_freq[i], want, 1e-12 * want) << i;
+  }
+  EXPECT_NEAR(yarn.magnitude, 0.1 * std::log(4.0) + 1, 1e-12);
+  const graph::RopeSpec scaled = RopeOf({{".rope.scaling.type", Value::String("yarn")},
+                                         {".rope.scaling.factor", Value::F32(4)},
+                                         {".rope.scaling.original_context_length", Value::U32(128)},
+                                         {".rope.scaling.yarn_log_multiplier", Value::F32(1)},
+                                         {".rope.scaling.attn_factor", Value::F32(0.5)}});
+  EXPECT_NEAR(scaled.magnitude, 0.5, 1e-12);
+}
+
+TEST(Rope, FrequencyFactorsDivide) {
+  const graph::RopeSpec spec = RopeOf({}, {8});  // the test file's tensors hold 0.01
+  EXPECT_NEAR(spec.inv_freq[0], 100, 1e-4);
+}
+
+TEST(Rope, UnknownScalingIsRefused) {
+  Recipe recipe = Small("qwen2");
+  recipe.keys.at(".rope.scaling.type") = Value::String("spiral");
+  const Error error = Refused(recipe);
+  EXPECT_EQ(error.where, "qwen2.rope.scaling.type");
+  EXPECT_EQ(error.found, "spiral");
+}
+
+}  // namespace
+}  // namespace ridge::model
