@@ -172,14 +172,15 @@ Status Downloader::Sleep(double seconds) {
 
 Status Downloader::WaitOrFail(const HttpResult& failed, Retry& retry) {
   if (failed.verdict == Verdict::kStatus) reached_ = true;
-  if (failed.verdict == Verdict::kInterrupted) reached_ = true;
   if (failed.verdict == Verdict::kFatal) return std::unexpected(failed.error);
   if (failed.verdict == Verdict::kStatus && !WorthRetrying(failed.head.status))
     return std::unexpected(ForStatus(failed));
   if (failed.verdict == Verdict::kUnreachable && !reached_) return std::unexpected(failed.error);
   const Error error = failed.verdict == Verdict::kStatus ? ForStatus(failed) : failed.error;
   ++retry.failures;
-  if (retry.failures > options_.network.retries || ++retry.attempts >= kMaxAttempts) return std::unexpected(error);
+  // A host that takes connections and has not answered once gets one more chance, not all of them.
+  const int chances = reached_ ? options_.network.retries : 1;
+  if (retry.failures > chances || ++retry.attempts >= kMaxAttempts) return std::unexpected(error);
   const double backoff = 0.5 * static_cast<double>(1 << std::min(retry.failures - 1, 6));
   const double asked = failed.head.retry_after_seconds.value_or(0);
   if (asked > kMaxRetryAfter) {

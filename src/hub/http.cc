@@ -240,6 +240,17 @@ struct HttpClient::State {
           Fail(Code::kPermissionDenied, "refused a redirect to an address of a private network").Where(url).Take();
       return result;
     }
+    long proxy_status = 0;
+    (void)curl_easy_getinfo(curl, CURLINFO_HTTP_CONNECTCODE, &proxy_status);
+    if (proxy_status != 0 && proxy_status != 200) {  // what the server would have said is not known
+      result.verdict = Verdict::kUnreachable;
+      result.error = Fail(Code::kUnavailable, "proxy refuses the connection")
+                         .Where(origin)
+                         .Found(fmt::format("HTTP status {} of the proxy", proxy_status))
+                         .Remedy("check the proxy settings (https_proxy, no_proxy)")
+                         .Take();
+      return result;
+    }
     switch (code) {
       case CURLE_ABORTED_BY_CALLBACK:
         result.verdict = Verdict::kFatal;
@@ -255,6 +266,7 @@ struct HttpClient::State {
       case CURLE_COULDNT_RESOLVE_HOST:
       case CURLE_COULDNT_RESOLVE_PROXY:
       case CURLE_COULDNT_CONNECT:
+      case CURLE_SSL_CONNECT_ERROR:
         return fail(Verdict::kUnreachable, Code::kUnavailable, "cannot reach server",
                     "check the network and the proxy settings");
       case CURLE_OPERATION_TIMEDOUT: {
@@ -269,7 +281,6 @@ struct HttpClient::State {
       }
       case CURLE_PEER_FAILED_VERIFICATION:
       case CURLE_SSL_CACERT_BADFILE:
-      case CURLE_SSL_CONNECT_ERROR:
         return fail(Verdict::kFatal, Code::kUnavailable, "no trusted connection to server",
                     "install ca-certificates, or name your authority's file in SSL_CERT_FILE");
       case CURLE_URL_MALFORMAT:

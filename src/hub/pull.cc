@@ -39,8 +39,13 @@ class Puller {
     }
     std::string failures;
     Error last;
+    const bool pinned = !sources[0].sha256.empty();
     for (size_t i = 0; i < sources.size(); ++i) {
       const std::string source(sources[i].reference);
+      if (pinned && sources[i].sha256.empty()) {
+        Notice(source +
+               " is the same model, but not the same file as the catalogue means: its quantization may differ");
+      }
       Status done = FromSource(name, sources[i], i + 1 < sources.size());
       if (!done && done.error().code == Code::kNotFound && done.error().remedy == "pull again")
         done = FromSource(name, sources[i], false);

