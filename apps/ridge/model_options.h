@@ -1,0 +1,59 @@
+// Flags of every command that computes with a model (run, logits, bench), and what they resolve to.
+//
+//   ModelOptions options;            options.Add(app);                                        // declares -m -t --isa -c -b -ub ...
+//   RIDGE_ASSIGN_OR_RETURN(LoadedModel loaded, options.Load({.logit_rows = 64}));             // in the command
+//   loaded.runtime->program().Run(...);   document["config"] = ConfigJson(loaded);
+//
+// Guarantees: a flag does what it says or is refused by name. Load writes what people should know (threads, -ngl, a model that is fetched) to
+// stderr, one line each, never to stdout.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "command.h"
+#include "service/runtime.h"
+
+namespace ridge::app {
+
+struct LoadedModel {
+  std::unique_ptr<service::Runtime> runtime;
+  std::optional<int> gpu_layers_asked;  // of -ngl; resolved to 0 by this build
+};
+
+struct LoadNeeds {
+  int64_t logit_rows = 1;  // rows of a step that may give logits
+  std::optional<int64_t> context_tokens =
+      {};  // where -c is not given (bench sizes its own); not given: the default of the runtime
+};
+
+class ModelOptions {
+ public:
+  void Add(CLI::App* app);
+  // The flags as options of the runtime, checked; the model's path is still to be resolved. Errors name the flag.
+  Result<service::RuntimeOptions> Check(const LoadNeeds& needs = {}) const;
+  // Finds or fetches the model and loads it.
+  Result<LoadedModel> Load(const LoadNeeds& needs = {}) const;
+
+  const std::string& model() const { return model_; }  // as typed
+  bool strict() const { return strict_; }
+
+ private:
+  std::string model_, isa_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto", fusion_;
+  std::optional<int> threads_, gpu_layers_;
+  std::optional<int64_t> context_, batch_, chunk_;
+  int64_t page_ = 32;
+  bool strict_ = false;
+};
+
+// Every setting as resolved, with the reason where it was chosen.
+Json ConfigJson(const LoadedModel& loaded);
+// One entry per kind of op: op device kernel isa reason fallback count.
+Json PlanJson(const backend::Program& program);
+
+// One line for people, on stderr: "ridge: TEXT".
+void Note(std::string_view text);
+
+}  // namespace ridge::app

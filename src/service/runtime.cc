@@ -1,0 +1,132 @@
+#include "service/runtime.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "gguf/gguf.h"
+
+namespace ridge::service {
+namespace {
+
+// A context of the trained length can fill the memory: current models state a million tokens.
+constexpr int64_t kDefaultContextTokens = 4096;
+constexpr int64_t kDefaultBatchTokens = 2048;
+constexpr int64_t kDefaultChunkTokens = 512;
+constexpr int64_t kMaxChunkTokens = 65536;      // the workspace grows with it
+constexpr int64_t kMaxContextTokens = 1 << 30;  // positions are 32 bits wide
+
+class Timer {
+ public:
+  // Milliseconds since the latest call.
+  double Lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double ms = std::chrono::duration<double, std::milli>(now - begin_).count();
+    begin_ = now;
+    return ms;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+Status CheckRange(const char* flag, int64_t value, int64_t least, int64_t most) {
+  if (value >= least && value <= most) return {};
+  return Fail(Code::kOutOfRange, "setting is out of range")
+      .Where(flag)
+      .Found(std::to_string(value))
+      .Expected(fmt::format("{} to {} tokens", least, most));
+}
+
+}  // namespace
+
+Status Runtime::ResolveContext(const RuntimeOptions& options) {
+  const int64_t trained = model_->config().context_tokens;
+  if (options.context_tokens.value_or(0) != 0) {
+    context_tokens_ = *options.context_tokens;
+    context_reason_ = "given";
+    RIDGE_RETURN_IF_ERROR(CheckRange("-c", context_tokens_, 1, kMaxContextTokens));
+    if (trained > 0 && context_tokens_ > trained) {
+      notes_.push_back(
+          fmt::format("the context of {} tokens is longer than the {} that the model was trained for: answers may get "
+                      "worse beyond those",
+                      context_tokens_, trained));
+    }
+    return {};
+  }
+  if (options.context_tokens && trained <= 0) {
+    return Fail(Code::kInvalidArgument, "the model does not say what context it was trained for")
+        .Where("-c 0")
+        .Remedy("give the context in tokens");
+  }
+  if (options.context_tokens || (trained > 0 && trained <= kDefaultContextTokens)) {
+    context_tokens_ = trained;
+    context_reason_ = "what the model was trained for";
+  } else {
+    context_tokens_ = kDefaultContextTokens;
+    context_reason_ = trained > 0 ? fmt::format("default; the model was trained for {}", trained)
+                                  : "default; the model does not say what it was trained for";
+  }
+  return CheckRange("context_length", context_tokens_, 1, kMaxContextTokens);
+}
+
+Status Runtime::ResolveChunk(const RuntimeOptions& options) {
+  batch_tokens_ = options.batch_tokens.value_or(std::max(kDefaultBatchTokens, options.chunk_tokens.value_or(0)));
+  RIDGE_RETURN_IF_ERROR(CheckRange("-b", batch_tokens_, 1, kMaxContextTokens));
+  chunk_tokens_ = options.chunk_tokens.value_or(std::min(kDefaultChunkTokens, batch_tokens_));
+  RIDGE_RETURN_IF_ERROR(CheckRange("-ub", chunk_tokens_, 1, kMaxChunkTokens));
+  if (chunk_tokens_ > batch_tokens_) {
+    return Fail(Code::kInvalidArgument, "the prompt chunk is larger than the batch")
+        .Where("-ub")
+        .Found(std::to_string(chunk_tokens_))
+        .Expected(fmt::format("at most -b {}", batch_tokens_));
+  }
+  return {};
+}
+
+Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
+  std::unique_ptr<Runtime> runtime(new Runtime);
+  RIDGE_RETURN_IF_ERROR(runtime->ResolveChunk(options));
+  if (options.threads) {
+    if (*options.threads < 0 || *options.threads > 4096) {
+      return Fail(Code::kOutOfRange, "setting is out of range")
+          .Where("-t")
+          .Found(std::to_string(*options.threads))
+          .Expected("1 to 4096 threads, or 0 to choose");
+    }
+  }
+  runtime->threads_ = ResolveThreads(options.threads);
+  if (!runtime->threads_.warning.empty()) runtime->notes_.push_back(runtime->threads_.warning);
+  runtime->strict_ = options.strict;
+  Timer timer;
+  RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.path));
+  runtime->times_.open_ms = timer.Lap();
+  RIDGE_ASSIGN_OR_RETURN(runtime->model_, model::Model::Load(std::move(file)));
+  RIDGE_RETURN_IF_ERROR(runtime->ResolveContext(options));
+  runtime->times_.model_ms = timer.Lap();
+
+  const gguf::File& source = runtime->model_->file();
+  backend::CompileOptions compile{.n_threads = runtime->threads_.threads,
+                                  .isa = options.isa,
+                                  .max_tokens = runtime->chunk_tokens_,
+                                  .max_logit_rows = std::min(options.logit_rows, runtime->chunk_tokens_),
+                                  .strict = options.strict,
+                                  .release = [&source](const graph::Weight& weight) {
+                                    if (const gguf::TensorInfo* tensor = source.FindTensor(weight.name))
+                                      source.Release(*tensor);
+                                  }};
+  runtime->backend_ = backend::NewCpuBackend();
+  RIDGE_ASSIGN_OR_RETURN(runtime->program_, runtime->backend_->Compile(runtime->model_->graph(), compile));
+  const int64_t page = options.page_tokens;
+  RIDGE_RETURN_IF_ERROR(CheckRange("--kv-page", page, 1, kMaxContextTokens));
+  runtime->state_options_ = {.n_pages = (runtime->context_tokens_ + page - 1) / page,
+                             .page_tokens = page,
+                             .k_type = options.k_type,
+                             .v_type = options.v_type};
+  runtime->times_.compile_ms = timer.Lap();
+  return runtime;
+}
+
+}  // namespace ridge::service

@@ -1,0 +1,78 @@
+// A model ready to compute: its file, its graph and the compiled program, with every setting resolved and a reason for each that was chosen.
+//
+//   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Runtime> runtime, Runtime::Load({.path = path, .threads = 2}));
+//   RIDGE_ASSIGN_OR_RETURN(auto state, runtime->program().NewState(runtime->state_options()));
+//
+// Guarantees: what the caller gave is kept or refused with figures; only what was not given is chosen. The same options give the same settings in
+// every command. Immutable after Load but for the program, which belongs to one thread at a time.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/result.h"
+#include "base/topology.h"
+#include "model/model.h"
+
+namespace ridge::service {
+
+struct RuntimeOptions {
+  std::string path;            // a GGUF file, or the first of a split model
+  std::optional<int> threads;  // not given: see ResolveThreads
+  std::string isa;             // empty: the best that this CPU has
+  std::optional<int64_t>
+      context_tokens;  // prompt and output of one request; 0: what the model was trained for; not given: that, at most 4096
+  std::optional<int64_t> batch_tokens;  // most prompt tokens that are asked for at once; not given: 2048
+  std::optional<int64_t> chunk_tokens;  // prompt tokens of one step; not given: 512, or batch_tokens if that is less
+  int64_t logit_rows = 1;               // rows of a step that may give logits
+  int64_t page_tokens = 32;
+  backend::KvType k_type = backend::KvType::kF16, v_type = backend::KvType::kF16;
+  bool strict = false;
+};
+
+struct LoadTimes {
+  double open_ms = 0;     // map the file, read its header
+  double model_ms = 0;    // config, weights found, graph
+  double compile_ms = 0;  // repack weights, choose kernels
+};
+
+class Runtime {
+ public:
+  // Errors: those of File::Open, Model::Load and Compile; kInvalidArgument and kOutOfRange for settings, naming the flag.
+  static Result<std::unique_ptr<Runtime>> Load(const RuntimeOptions& options);
+
+  const model::Model& model() const { return *model_; }
+  backend::Program& program() const { return *program_; }
+  const CpuBudget& threads() const { return threads_; }
+  int64_t context_tokens() const { return context_tokens_; }
+  const std::string& context_reason() const { return context_reason_; }
+  int64_t batch_tokens() const { return batch_tokens_; }
+  int64_t chunk_tokens() const { return chunk_tokens_; }
+  bool strict() const { return strict_; }
+  // Enough pages for one request that fills the context.
+  const backend::StateOptions& state_options() const { return state_options_; }
+  const LoadTimes& times() const { return times_; }
+  const std::vector<std::string>& notes() const { return notes_; }  // one line each, for people
+
+ private:
+  Runtime() = default;
+  Status ResolveContext(const RuntimeOptions& options);
+  Status ResolveChunk(const RuntimeOptions& options);
+
+  std::unique_ptr<model::Model> model_;
+  std::unique_ptr<backend::Backend> backend_;
+  std::unique_ptr<backend::Program> program_;  // borrows the model's graph
+  CpuBudget threads_;
+  int64_t context_tokens_ = 0, batch_tokens_ = 0, chunk_tokens_ = 0;
+  std::string context_reason_;
+  bool strict_ = false;
+  backend::StateOptions state_options_;
+  LoadTimes times_;
+  std::vector<std::string> notes_;
+};
+
+}  // namespace ridge::service
