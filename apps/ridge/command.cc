@@ -19,6 +19,7 @@ Status Output::Write(std::string_view text) {
 }
 
 Status Output::Document(const Json& document) {
+  documented = true;
   RIDGE_RETURN_IF_ERROR(Write(document.dump(2, ' ', false, Json::error_handler_t::replace)));
   RIDGE_RETURN_IF_ERROR(Write("\n"));
   return Flush();

@@ -27,7 +27,8 @@ using Json = nlohmann::ordered_json;
 // stdout of one command. Write and Document fail (kUnavailable) where stdout is closed, full or broken.
 class Output {
  public:
-  bool json = false;  // --json was given
+  bool json = false;        // --json was given
+  bool documented = false;  // a document was written: an error after it adds none
   Status Write(std::string_view text);
   Status Document(const Json& document);  // one JSON document and a newline; broken UTF-8 is replaced
   Status Flush();

@@ -68,7 +68,7 @@ int Main(int argc, char** argv) {
   out.json = invocation.json;
   Status done = invocation.function(out);
   if (done) done = out.Flush();
-  return done ? 0 : Report(done.error(), out.json);
+  return done ? 0 : Report(done.error(), out.json && !out.documented);
 }
 
 }  // namespace

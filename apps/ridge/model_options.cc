@@ -84,20 +84,17 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
   return options;
 }
 
-Result<LoadedModel> ModelOptions::Load(const LoadNeeds& needs) const {
+Result<std::unique_ptr<service::Runtime>> ModelOptions::Load(const LoadNeeds& needs) const {
   RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, Check(needs));
   RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(model_));
-  LoadedModel loaded;
-  loaded.gpu_layers_asked = gpu_layers_;
-  RIDGE_ASSIGN_OR_RETURN(loaded.runtime, service::Runtime::Load(options));
+  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, service::Runtime::Load(options));
   if (gpu_layers_.value_or(0) != 0)
     Note("-ngl " + std::to_string(*gpu_layers_) + ": 0 layers on a GPU, since " + kNoGpu);
-  for (const std::string& note : loaded.runtime->notes()) Note(note);
-  return loaded;
+  for (const std::string& note : runtime->notes()) Note(note);
+  return runtime;
 }
 
-Json ConfigJson(const LoadedModel& loaded) {
-  const service::Runtime& runtime = *loaded.runtime;
+Json ConfigJson(const service::Runtime& runtime) {
   const backend::StateOptions& state = runtime.state_options();
   return {{"model", runtime.model().file().path()},
           {"architecture", runtime.model().config().architecture},

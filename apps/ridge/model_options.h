@@ -1,8 +1,8 @@
 // Flags of every command that computes with a model (run, logits, bench), and what they resolve to.
 //
 //   ModelOptions options;            options.Add(app);                                        // declares -m -t --isa -c -b -ub ...
-//   RIDGE_ASSIGN_OR_RETURN(LoadedModel loaded, options.Load({.logit_rows = 64}));             // in the command
-//   loaded.runtime->program().Run(...);   document["config"] = ConfigJson(loaded);
+//   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, options.Load({.logit_rows = 64}));   // in the command
+//   runtime->program().Run(...);   document["config"] = ConfigJson(*runtime);
 //
 // Guarantees: a flag does what it says or is refused by name. Load writes what people should know (threads, -ngl, a model that is fetched) to
 // stderr, one line each, never to stdout.
@@ -18,11 +18,6 @@
 
 namespace ridge::app {
 
-struct LoadedModel {
-  std::unique_ptr<service::Runtime> runtime;
-  std::optional<int> gpu_layers_asked;  // of -ngl; resolved to 0 by this build
-};
-
 struct LoadNeeds {
   int64_t logit_rows = 1;  // rows of a step that may give logits
   std::optional<int64_t> context_tokens =
@@ -35,7 +30,7 @@ class ModelOptions {
   // The flags as options of the runtime, checked; the model's path is still to be resolved. Errors name the flag.
   Result<service::RuntimeOptions> Check(const LoadNeeds& needs = {}) const;
   // Finds or fetches the model and loads it.
-  Result<LoadedModel> Load(const LoadNeeds& needs = {}) const;
+  Result<std::unique_ptr<service::Runtime>> Load(const LoadNeeds& needs = {}) const;
 
   const std::string& model() const { return model_; }  // as typed
   bool strict() const { return strict_; }
@@ -49,7 +44,7 @@ class ModelOptions {
 };
 
 // Every setting as resolved, with the reason where it was chosen.
-Json ConfigJson(const LoadedModel& loaded);
+Json ConfigJson(const service::Runtime& runtime);
 // One entry per kind of op: op device kernel isa reason fallback count.
 Json PlanJson(const backend::Program& program);
 

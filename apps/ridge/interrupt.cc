@@ -1,0 +1,42 @@
+#include "interrupt.h"
+
+#include <unistd.h>
+
+namespace ridge::app {
+namespace {
+
+volatile std::sig_atomic_t g_signals = 0;  // a signal handler has no other way to speak
+volatile std::sig_atomic_t g_counting = 0;
+
+void Handle(int) {
+  if (g_counting != 0) {
+    g_signals = g_signals + 1;
+    return;
+  }
+  constexpr char kLine[] = "error: interrupted\n";
+  if (write(STDERR_FILENO, kLine, sizeof(kLine) - 1) < 0) _exit(1);
+  _exit(1);
+}
+
+}  // namespace
+
+Interrupt::Interrupt() {
+  g_counting = 0;
+  g_signals = 0;
+  struct sigaction action = {};
+  action.sa_handler = Handle;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGINT, &action, &old_int_);
+  sigaction(SIGTERM, &action, &old_term_);
+}
+
+Interrupt::~Interrupt() {
+  sigaction(SIGINT, &old_int_, nullptr);
+  sigaction(SIGTERM, &old_term_, nullptr);
+}
+
+void Interrupt::Count() { g_counting = 1; }
+int Interrupt::count() const { return g_signals; }
+void Interrupt::Reset() { g_signals = 0; }
+
+}  // namespace ridge::app

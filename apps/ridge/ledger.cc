@@ -1,0 +1,213 @@
+#include "ledger.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace ridge::app {
+namespace {
+
+using service::Receipt;
+using service::Runtime;
+
+const auto kStart = std::chrono::steady_clock::now();  // before main
+
+constexpr int64_t kCostSamples = 64;  // contexts at which the cost of a decode step is computed
+
+double KvBytesPerValue(const Runtime& runtime) {
+  const backend::StateOptions& state = runtime.state_options();
+  return 0.5 * static_cast<double>(backend::ValueBytes(state.k_type) + backend::ValueBytes(state.v_type));
+}
+
+// Bytes and operations of all prompt chunks. Attention sees, on average, what lies before the middle of a chunk.
+graph::Cost PromptCost(const Receipt& receipt, const Runtime& runtime) {
+  graph::Cost total;
+  for (int64_t begin = receipt.cache_n; begin < receipt.prompt_n; begin += runtime.chunk_tokens()) {
+    const int64_t count = std::min(runtime.chunk_tokens(), receipt.prompt_n - begin);
+    const bool last = begin + count == receipt.prompt_n;
+    total +=
+        graph::CostOf(runtime.model().graph(), {.tokens = static_cast<double>(count),
+                                                .logits = last ? 1.0 : 0.0,
+                                                .context = static_cast<double>(begin) + static_cast<double>(count) / 2,
+                                                .kv_bytes_per_value = KvBytesPerValue(runtime)});
+  }
+  return total;
+}
+
+graph::Cost DecodeCost(const Receipt& receipt, const Runtime& runtime) {
+  graph::Cost total;
+  const int64_t steps = receipt.predicted_n - 1;
+  const int64_t stride = std::max<int64_t>(1, (steps + kCostSamples - 1) / kCostSamples);
+  for (int64_t step = 0; step < steps; step += stride) {
+    const int64_t count = std::min(stride, steps - step);
+    const double context = static_cast<double>(receipt.prompt_n + step) + static_cast<double>(count + 1) / 2;
+    const graph::Cost one =
+        graph::CostOf(runtime.model().graph(),
+                      {.tokens = 1, .logits = 1, .context = context, .kv_bytes_per_value = KvBytesPerValue(runtime)});
+    total.bytes_read += one.bytes_read * static_cast<double>(count);
+    total.bytes_written += one.bytes_written * static_cast<double>(count);
+    total.flops += one.flops * static_cast<double>(count);
+  }
+  return total;
+}
+
+struct Phase {
+  double ms = 0;
+  int64_t n = 0;  // tokens that were computed in it
+  std::optional<double> per_second;
+  std::optional<double> bytes_read, read_gbps, flops, gflops;
+};
+
+Phase MakePhase(double ms, int64_t n, std::optional<double> per_second, const graph::Cost& cost) {
+  Phase phase{.ms = ms, .n = n, .per_second = per_second};
+  if (n <= 0 || ms <= 0) return phase;
+  phase.bytes_read = cost.bytes_read;
+  phase.flops = cost.flops;
+  phase.read_gbps = cost.bytes_read / ms / 1e6;
+  phase.gflops = cost.flops / ms / 1e6;
+  return phase;
+}
+
+std::pair<Phase, Phase> Phases(const Ledger& ledger, const Runtime& runtime) {
+  graph::Cost prompt, decode;
+  int64_t steps = 0;
+  for (const Receipt& turn : ledger.turns) {
+    prompt += PromptCost(turn, runtime);
+    decode += DecodeCost(turn, runtime);
+    steps += std::max<int64_t>(0, turn.predicted_n - 1);
+  }
+  const Receipt& r = ledger.receipt;
+  Phase decoding = MakePhase(r.predicted_ms, steps, std::nullopt, decode);
+  if (steps > 0 && r.predicted_ms > 0) decoding.per_second = 1000.0 * static_cast<double>(steps) / r.predicted_ms;
+  return {MakePhase(r.prompt_ms, r.prompt_n - r.cache_n, r.prompt_per_second(), prompt), decoding};
+}
+
+// Name and milliseconds; the last one, "other", is what the total leaves.
+std::vector<std::pair<std::string, double>> Parts(const Ledger& ledger) {
+  const Receipt& r = ledger.receipt;
+  std::vector<std::pair<std::string, double>> parts = {{"load", ledger.load_ms},
+                                                       {"tokenize", r.tokenize_ms},
+                                                       {"queue", r.queue_ms},
+                                                       {"prefill", r.prompt_ms},
+                                                       {"decode", r.predicted_ms},
+                                                       {"sample", r.sample_ms},
+                                                       {"detokenize", r.detokenize_after_ms}};
+  if (ledger.input_ms > 0) parts.emplace_back("input", ledger.input_ms);
+  double rest = ledger.total_ms;
+  for (const auto& part : parts) rest -= part.second;
+  parts.emplace_back("other", std::max(0.0, rest));
+  return parts;
+}
+
+Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+Json PhaseJson(const Phase& phase) {
+  return {{"ms", phase.ms},
+          {"tokens", phase.n},
+          {"tokens_per_second", OrNull(phase.per_second)},
+          {"bytes_read", OrNull(phase.bytes_read)},
+          {"read_gbps", OrNull(phase.read_gbps)},
+          {"flops", OrNull(phase.flops)},
+          {"gflops", OrNull(phase.gflops)}};
+}
+
+std::string Cell(const std::optional<double>& value, int decimals) {
+  return value ? fmt::format("{:.{}f}", *value, decimals) : "-";
+}
+
+}  // namespace
+
+double MsSinceStart() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - kStart).count();
+}
+
+void AddTurn(Ledger& ledger, const Receipt& turn) {
+  ledger.turns.push_back(turn);
+  Receipt& sum = ledger.receipt;
+  sum.reason = turn.reason;
+  sum.tokenize_ms += turn.tokenize_ms;
+  sum.queue_ms += turn.queue_ms;
+  sum.prompt_n += turn.prompt_n;
+  sum.cache_n += turn.cache_n;
+  sum.prompt_chunks += turn.prompt_chunks;
+  sum.prompt_ms += turn.prompt_ms;
+  sum.predicted_n += turn.predicted_n;
+  sum.predicted_ms += turn.predicted_ms;
+  sum.sample_ms += turn.sample_ms;
+  sum.detokenize_ms += turn.detokenize_ms;
+  sum.detokenize_after_ms += turn.detokenize_after_ms;
+  sum.nan_logits += turn.nan_logits;
+  if (!sum.ttft_ms) sum.ttft_ms = turn.ttft_ms;
+}
+
+Json LedgerJson(const Ledger& ledger, const Runtime& runtime) {
+  const auto [prefill, decode] = Phases(ledger, runtime);
+  const Receipt& r = ledger.receipt;
+  Json parts = Json::object();
+  for (const auto& [name, ms] : Parts(ledger)) parts[name] = ms;
+  return {{"finish_reason", std::string(engine::Name(r.reason))},
+          {"load_ms", ledger.load_ms},
+          {"tokenize_ms", r.tokenize_ms},
+          {"queue_ms", r.queue_ms},
+          {"prompt_n", r.prompt_n},
+          {"prompt_ms", r.prompt_ms},
+          {"prompt_per_second", OrNull(prefill.per_second)},
+          {"prompt_chunks", r.prompt_chunks},
+          {"cache_n", r.cache_n},
+          {"predicted_n", r.predicted_n},
+          {"predicted_ms", r.predicted_ms},
+          {"predicted_per_second", OrNull(decode.per_second)},
+          {"sample_ms", r.sample_ms},
+          {"detokenize_ms", r.detokenize_ms},
+          {"ttft_ms", OrNull(r.ttft_ms)},
+          {"total_ms", ledger.total_ms},
+          {"parts_ms", std::move(parts)},
+          {"read_gbps", OrNull(decode.read_gbps)},
+          {"read_ceiling_gbps", nullptr},
+          {"bound", nullptr},
+          {"phases", {{"prefill", PhaseJson(prefill)}, {"decode", PhaseJson(decode)}}}};
+}
+
+std::string LedgerTable(const Ledger& ledger, const Runtime& runtime) {
+  const auto [prefill, decode] = Phases(ledger, runtime);
+  const Receipt& r = ledger.receipt;
+  std::string out =
+      fmt::format("{:<11}{:>12}{:>9}{:>12}{:>12}{:>11}\n", "", "ms", "tokens", "tokens/s", "read GB/s", "GFLOP/s");
+  const auto row = [&out](const std::string& name, double ms, std::optional<int64_t> n, const Phase* phase) {
+    out += fmt::format("{:<11}{:>12.2f}{:>9}", name, ms, n ? std::to_string(*n) : "");
+    if (phase != nullptr)
+      out += fmt::format("{:>12}{:>12}{:>11}", Cell(phase->per_second, 1), Cell(phase->read_gbps, 2),
+                         Cell(phase->gflops, 1));
+    out.erase(out.find_last_not_of(' ') + 1);
+    out += "\n";
+  };
+  for (const auto& [name, ms] : Parts(ledger)) {
+    if (name == "prefill") {
+      row(name, ms, prefill.n, &prefill);
+    } else if (name == "decode") {
+      row(name, ms, decode.n, &decode);
+    } else if (name == "tokenize") {
+      row(name, ms, r.prompt_n, nullptr);
+    } else if (name == "sample" || name == "detokenize") {
+      row(name, ms, r.predicted_n, nullptr);
+    } else {
+      row(name, ms, std::nullopt, nullptr);
+    }
+  }
+  row("total", ledger.total_ms, std::nullopt, nullptr);
+  out += fmt::format("{} tokens generated (the first one's time is in prefill), finish reason: {}; ", r.predicted_n,
+                     engine::Name(r.reason));
+  out += r.ttft_ms ? fmt::format("first token after {:.1f} ms\n", *r.ttft_ms) : "no first token\n";
+  out += fmt::format("{} threads ({}), isa {}, context {} tokens ({}); the machine's ceilings are not measured\n",
+                     runtime.program().n_threads(), runtime.threads().reason, runtime.program().isa(),
+                     runtime.context_tokens(), runtime.context_reason());
+  return out;
+}
+
+}  // namespace ridge::app

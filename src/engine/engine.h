@@ -1,0 +1,83 @@
+// The engine: requests of token ids in, streams of token events out, computed by one thread.
+//
+//   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Engine> engine, Engine::Start(&program, {.vocab = 49152, .state = state_options}));
+//   RIDGE_ASSIGN_OR_RETURN(Ticket ticket, engine->Submit(request));
+//   while (ticket.outbox->Next(100ms, event) != Outbox::Got::kEnd) ...;
+//
+// Guarantees: every accepted request ends with exactly one Summary, whatever happens; its answer depends only on the request, never on what else
+// runs. Submit and Cancel are thread-safe and never wait for a step. The destructor ends what still runs as cancelled.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/result.h"
+#include "cache/page_pool.h"
+#include "engine/outbox.h"
+#include "engine/request.h"
+#include "engine/runner.h"
+#include "engine/scheduler.h"
+
+namespace ridge::engine {
+
+struct EngineOptions {
+  int64_t vocab = 0;  // logits of a row
+  int64_t context_tokens = 4096;
+  int64_t step_tokens = 512;  // at most what the program was compiled for
+  int64_t max_running = 1;    // at most the logit rows that the program was compiled for
+  size_t max_waiting = 64;    // requests that have not begun; more are refused
+  backend::StateOptions state;
+};
+
+struct Ticket {
+  RequestId id = 0;
+  std::shared_ptr<Outbox> outbox;  // shared: either side may go first
+};
+
+class Engine {
+ public:
+  // program is borrowed and used by the engine alone from here on. Errors: those of NewState and PagePool::Create.
+  static Result<std::unique_ptr<Engine>> Start(backend::Program* program, const EngineOptions& options);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // Errors: kInvalidArgument (empty prompt, unknown token, sampling), kOutOfRange (can never fit, with figures), kResourceExhausted (queue is full).
+  Result<Ticket> Submit(Request request);
+  // Ends a request before the next step. Unknown and finished ids are passed over.
+  void Cancel(RequestId id);
+
+  size_t state_bytes() const { return state_->size_bytes(); }
+
+ private:
+  Engine(const EngineOptions& options, cache::PagePool pool, std::unique_ptr<backend::StateStore> state,
+         backend::Program* program);
+  void Loop();
+  bool TakeMail();  // false: stop
+  void Step();
+  void Sample(const Chunk& chunk, int64_t row, double step_ms);
+  void Finish(RequestId id, FinishReason reason, std::optional<Error> error = std::nullopt);
+
+  EngineOptions options_;
+  cache::PagePool pool_;
+  std::unique_ptr<backend::StateStore> state_;
+  Scheduler scheduler_;  // engine thread; CheckFits may be called by all
+  Runner runner_;
+
+  std::mutex mutex_;
+  std::condition_variable mail_;
+  std::deque<std::unique_ptr<Sequence>> inbox_;
+  std::vector<RequestId> cancels_;
+  RequestId next_id_ = 1;
+  size_t not_begun_ = 0;  // in the inbox, or waiting in the scheduler for the first time
+  bool stop_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace ridge::engine

@@ -1,0 +1,39 @@
+// The events of one request, from the engine's thread to whoever submitted it.
+//
+//   TokenEvent event;
+//   while (outbox.Next(100ms, event) != Outbox::Got::kEnd) ...;
+//   outbox.summary().reason;
+//
+// Guarantees: events come in order, then the end, once. Thread-safe between one writer and one reader.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+
+#include "engine/request.h"
+
+namespace ridge::engine {
+
+class Outbox {
+ public:
+  enum class Got { kToken, kEnd, kNothing };
+
+  void Push(const TokenEvent& event);
+  void Finish(Summary summary);
+
+  // Waits at most `timeout` for the next event. kNothing: none came in that time.
+  Got Next(std::chrono::milliseconds timeout, TokenEvent& event);
+  bool finished() const;           // the engine is done with the request; events may still be waiting
+  const Summary& summary() const;  // only after kEnd
+
+ private:
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<TokenEvent> events_;
+  std::optional<Summary> summary_;
+};
+
+}  // namespace ridge::engine

@@ -1,0 +1,41 @@
+#include "engine/runner.h"
+
+#include <algorithm>
+
+namespace ridge::engine {
+
+Runner::Runner(backend::Program* program, backend::StateStore* state, int64_t vocab, int64_t max_rows)
+    : program_(program), state_(state), vocab_(vocab), logits_(static_cast<size_t>(vocab * max_rows)) {}
+
+void Runner::Flatten(const Plan& plan) {
+  tokens_.clear();
+  positions_.clear();
+  seq_start_.assign(1, 0);
+  logit_rows_.clear();
+  size_t table = 0;  // P, the longest of all sequences
+  for (const Chunk& chunk : plan.chunks) table = std::max(table, chunk.pages.size());
+  page_table_.assign(table * plan.chunks.size(), 0);
+  for (size_t s = 0; s < plan.chunks.size(); s++) {
+    const Chunk& chunk = plan.chunks[s];
+    tokens_.insert(tokens_.end(), chunk.tokens.begin(), chunk.tokens.end());
+    for (size_t i = 0; i < chunk.tokens.size(); i++)
+      positions_.push_back(static_cast<int32_t>(chunk.begin) + static_cast<int32_t>(i));
+    seq_start_.push_back(static_cast<int32_t>(tokens_.size()));
+    if (chunk.logits) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
+    std::copy(chunk.pages.begin(), chunk.pages.end(), page_table_.begin() + static_cast<std::ptrdiff_t>(s * table));
+  }
+}
+
+Status Runner::Run(const Plan& plan) {
+  Flatten(plan);
+  const size_t wanted = logit_rows_.size() * static_cast<size_t>(vocab_);
+  RIDGE_CHECK(wanted <= logits_.size());
+  return program_->Run({.tokens = tokens_,
+                        .positions = positions_,
+                        .seq_start = seq_start_,
+                        .page_table = page_table_,
+                        .logit_rows = logit_rows_},
+                       *state_, std::span<float>(logits_).first(wanted));
+}
+
+}  // namespace ridge::engine

@@ -1,0 +1,157 @@
+#include "engine/scheduler.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ridge::engine {
+
+Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool) : options_(options), pool_(pool) {
+  RIDGE_CHECK(options.max_running >= 1 && options.step_tokens >= options.max_running && options.context_tokens >= 1 &&
+              options.page_tokens >= 1);
+  plan_.chunks.reserve(static_cast<size_t>(options.max_running));
+}
+
+int64_t Scheduler::limit_tokens() const {
+  return std::min(options_.context_tokens, static_cast<int64_t>(pool_->capacity_pages()) * options_.page_tokens);
+}
+
+Status Scheduler::CheckFits(int64_t prompt_tokens) const {
+  if (prompt_tokens < limit_tokens()) return {};
+  return Fail(Code::kOutOfRange, "the prompt does not fit the context")
+      .Found(fmt::format("{} tokens, and one more for the answer", prompt_tokens))
+      .Expected(fmt::format("{} tokens at most", limit_tokens()))
+      .Remedy("shorten the prompt or give more context with -c");
+}
+
+void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
+  sequence->pages.emplace(pool_, options_.page_tokens);
+  waiting_.push_back(std::move(sequence));
+}
+
+bool Scheduler::Place(Sequence& sequence, int64_t count) {
+  if (!sequence.pages->Reserve(sequence.computed_tokens + count)) return false;
+  const auto begin = static_cast<size_t>(sequence.computed_tokens);
+  const bool logits = count == sequence.pending() && sequence.max_tokens != 0;
+  plan_.chunks.push_back(
+      {.sequence = &sequence,
+       .begin = sequence.computed_tokens,
+       .tokens = std::span<const TokenId>(sequence.tokens).subspan(begin, static_cast<size_t>(count)),
+       .pages = sequence.pages->pages(),
+       .logits = logits});
+  plan_.tokens += count;
+  plan_.logit_rows += logits ? 1 : 0;
+  return true;
+}
+
+void Scheduler::Unplan(const Sequence& sequence) {
+  const auto at = std::find_if(plan_.chunks.begin(), plan_.chunks.end(),
+                               [&](const Chunk& chunk) { return chunk.sequence == &sequence; });
+  if (at == plan_.chunks.end()) return;
+  plan_.tokens -= static_cast<int64_t>(at->tokens.size());
+  plan_.logit_rows -= at->logits ? 1 : 0;
+  plan_.chunks.erase(at);
+}
+
+void Scheduler::Preempt(size_t index) {
+  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
+  Unplan(*sequence);
+  sequence->pages->Clear();
+  sequence->computed_tokens = 0;
+  preemptions_++;
+  waiting_.push_front(std::move(sequence));  // older than all that wait, since it was admitted before them
+}
+
+bool Scheduler::PlaceOrPreempt(Sequence& sequence, int64_t count) {
+  while (!Place(sequence, count)) {
+    const bool self = running_.back().get() == &sequence;
+    RIDGE_CHECK(running_.size() > 1);  // one sequence alone fits: CheckFits and Accept keep it below limit_tokens
+    Preempt(running_.size() - 1);
+    if (self) return false;
+  }
+  return true;
+}
+
+const Plan& Scheduler::Next() {
+  plan_.chunks.clear();
+  plan_.tokens = plan_.logit_rows = 0;
+  // Preemption only takes from the end of running_, so an index stays valid while sequences before it are placed.
+  for (size_t i = 0; i < running_.size(); i++) {
+    if (running_[i]->decoding()) PlaceOrPreempt(*running_[i], 1);
+  }
+  for (size_t i = 0; i < running_.size() && plan_.tokens < options_.step_tokens; i++) {
+    Sequence& sequence = *running_[i];
+    if (!sequence.decoding())
+      PlaceOrPreempt(sequence, std::min(sequence.pending(), options_.step_tokens - plan_.tokens));
+  }
+  while (!waiting_.empty() && static_cast<int64_t>(running_.size()) < options_.max_running &&
+         plan_.tokens < options_.step_tokens) {
+    Sequence& sequence = *waiting_.front();
+    // Room for all of it, not only for the first chunk, or it would be preempted and recomputed at every turn.
+    const int64_t needed = cache::PagesForTokens(sequence.length() + 1, options_.page_tokens);
+    if (!running_.empty() && needed > pool_->free_pages()) break;
+    if (!Place(sequence, std::min(sequence.pending(), options_.step_tokens - plan_.tokens))) break;
+    running_.push_back(std::move(waiting_.front()));
+    waiting_.pop_front();
+  }
+  return plan_;
+}
+
+void Scheduler::Commit() {
+  for (const Chunk& chunk : plan_.chunks) chunk.sequence->computed_tokens += static_cast<int64_t>(chunk.tokens.size());
+}
+
+std::optional<FinishReason> Scheduler::Accept(Sequence& sequence, TokenId token) const {
+  sequence.tokens.push_back(token);
+  if (std::find(sequence.stop_tokens.begin(), sequence.stop_tokens.end(), token) != sequence.stop_tokens.end())
+    return FinishReason::kStop;
+  if (sequence.max_tokens >= 0 && sequence.generated() >= sequence.max_tokens) return FinishReason::kLength;
+  if (sequence.length() >= limit_tokens()) return FinishReason::kLength;
+  return std::nullopt;
+}
+
+std::unique_ptr<Sequence> Scheduler::Remove(RequestId id) {
+  const auto same = [id](const std::unique_ptr<Sequence>& sequence) { return sequence->id == id; };
+  std::unique_ptr<Sequence> found;
+  if (const auto at = std::find_if(running_.begin(), running_.end(), same); at != running_.end()) {
+    found = std::move(*at);
+    running_.erase(at);
+  } else if (const auto in = std::find_if(waiting_.begin(), waiting_.end(), same); in != waiting_.end()) {
+    found = std::move(*in);
+    waiting_.erase(in);
+  }
+  if (found) {
+    Unplan(*found);
+    found->pages.reset();
+  }
+  return found;
+}
+
+std::vector<RequestId> Scheduler::Ids() const {
+  std::vector<RequestId> ids;
+  for (const auto& sequence : running_) ids.push_back(sequence->id);
+  for (const auto& sequence : waiting_) ids.push_back(sequence->id);
+  return ids;
+}
+
+Status Scheduler::CheckIntegrity() const {
+  const auto broken = [](const char* what) -> Status {
+    return Fail(Code::kInternal, "the scheduler is inconsistent").Found(what);
+  };
+  std::vector<std::span<const cache::PageId>> holders;
+  if (static_cast<int64_t>(running_.size()) > options_.max_running) return broken("more sequences run than may");
+  for (const auto& sequence : running_) {
+    holders.push_back(sequence->pages->pages());
+    if (sequence->computed_tokens > sequence->length()) return broken("more tokens computed than there are");
+    if (sequence->pages->capacity_tokens() < sequence->computed_tokens) return broken("computed tokens without pages");
+  }
+  for (const auto& sequence : waiting_) {
+    if (sequence->computed_tokens != 0 || !sequence->pages->pages().empty())
+      return broken("a waiting sequence holds pages");
+  }
+  return pool_->CheckIntegrity(holders);
+}
+
+}  // namespace ridge::engine

@@ -1,0 +1,90 @@
+// Decides what the next step computes. Sees no device, clock or thread: sequences in, Plan out.
+//
+//   Scheduler scheduler({.max_running = 1, .step_tokens = 512, .context_tokens = 4096, .page_tokens = 32}, &pool);
+//   scheduler.Add(std::move(sequence));
+//   for (const Plan* plan = &scheduler.Next(); !plan->chunks.empty(); plan = &scheduler.Next()) { Run(*plan); scheduler.Commit(); Accept(...); }
+//
+// Order of a step: running sequences that decode, then prompt chunks of running ones, then waiting ones, each in order of arrival. When pages run
+// out the youngest running sequence gives its own back and waits again, before all others; it is recomputed later.
+// Guarantees: first come, first served: nobody is admitted before an older one. The oldest sequence always gets on. A plan has at most step_tokens
+// tokens and max_running logit rows. Only the scheduler changes the pool. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "cache/page_pool.h"
+#include "engine/sequence.h"
+
+namespace ridge::engine {
+
+struct SchedulerOptions {
+  int64_t max_running = 1;
+  int64_t step_tokens = 512;
+  int64_t context_tokens = 4096;  // prompt and output of one sequence
+  int32_t page_tokens = 32;
+};
+
+// Tokens [begin, begin + tokens.size()) of one sequence.
+struct Chunk {
+  Sequence* sequence = nullptr;  // borrowed until the sequence is removed
+  int64_t begin = 0;
+  std::span<const TokenId> tokens;
+  std::span<const cache::PageId> pages;  // [P], of the sequence from its first token on
+  bool logits = false;                   // of the last token
+};
+
+struct Plan {
+  std::vector<Chunk> chunks;
+  int64_t tokens = 0, logit_rows = 0;  // over all chunks
+};
+
+class Scheduler {
+ public:
+  // pool is borrowed.
+  Scheduler(const SchedulerOptions& options, cache::PagePool* pool);
+
+  // Whether a prompt can ever be answered with one token at least. Errors: kOutOfRange with what is needed and available.
+  Status CheckFits(int64_t prompt_tokens) const;
+  // Longest sequence: the context, or what the pool holds if that is less.
+  int64_t limit_tokens() const;
+
+  void Add(std::unique_ptr<Sequence> sequence);
+  // The next step; empty when there is nothing to compute. Valid until the next call of any function here.
+  const Plan& Next();
+  // The step that Next returned was computed.
+  void Commit();
+  // Appends a generated token; the reason if that was the last one.
+  std::optional<FinishReason> Accept(Sequence& sequence, TokenId token) const;
+  // Takes a sequence out, wherever it is, and frees its pages. Null when there is none of this id.
+  std::unique_ptr<Sequence> Remove(RequestId id);
+
+  size_t waiting() const { return waiting_.size(); }
+  size_t running() const { return running_.size(); }
+  bool idle() const { return waiting_.empty() && running_.empty(); }
+  int64_t preemptions() const { return preemptions_; }
+  std::vector<RequestId> Ids() const;  // running, then waiting
+
+  // Proves the guarantees that hold between calls. Errors: kInternal.
+  Status CheckIntegrity() const;
+
+ private:
+  bool Place(Sequence& sequence, int64_t count);
+  bool PlaceOrPreempt(Sequence& sequence, int64_t count);
+  void Preempt(size_t index);
+  void Unplan(const Sequence& sequence);
+
+  SchedulerOptions options_;
+  cache::PagePool* pool_;
+  std::deque<std::unique_ptr<Sequence>> waiting_;   // oldest first
+  std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
+  Plan plan_;
+  int64_t preemptions_ = 0;
+};
+
+}  // namespace ridge::engine

@@ -1,0 +1,41 @@
+// One request inside the engine. It is one unique_ptr that moves inbox -> waiting -> running -> done.
+//
+//   auto sequence = std::make_unique<Sequence>();
+//   sequence->tokens = prompt;   sequence->prompt_tokens = prompt.size();
+//
+// Guarantees: computed_tokens <= tokens.size(), and the KV of tokens[0, computed_tokens) lies in `pages`. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "base/token_id.h"
+#include "cache/page_table.h"
+#include "engine/request.h"
+
+namespace ridge::engine {
+
+struct Work;  // the engine's own part: sampler, outbox, times
+
+struct Sequence {
+  Sequence();
+  ~Sequence();
+
+  RequestId id = 0;
+  std::vector<TokenId> tokens;  // the prompt, then what was generated
+  int64_t prompt_tokens = 0;
+  int64_t computed_tokens = 0;
+  int64_t max_tokens = -1;  // generated at most; -1: no limit of its own
+  std::vector<TokenId> stop_tokens;
+  std::optional<cache::PageTable> pages;  // set while the scheduler has the sequence
+  std::unique_ptr<Work> work;             // not known to the scheduler; null in its tests
+
+  int64_t length() const { return static_cast<int64_t>(tokens.size()); }
+  int64_t generated() const { return length() - prompt_tokens; }
+  int64_t pending() const { return length() - computed_tokens; }
+  bool decoding() const { return computed_tokens > 0 && pending() == 1; }
+};
+
+}  // namespace ridge::engine

@@ -1,0 +1,43 @@
+// What one request cost, phase by phase.
+//
+//   Receipt receipt = stream->receipt();
+//   receipt.predicted_per_second();   // nothing when no decode step was taken
+//
+// Guarantees: counts and times are those of the tokens that the reader was given. The first token is counted in predicted_n, its step in prompt_ms.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "engine/request.h"
+
+namespace ridge::service {
+
+struct Receipt {
+  engine::FinishReason reason = engine::FinishReason::kFailed;
+  double tokenize_ms = 0;  // template and tokenizer
+  double queue_ms = 0;     // waiting for the engine
+  int64_t prompt_n = 0;
+  int64_t cache_n = 0;  // of them, found in the prefix cache
+  int64_t prompt_chunks = 0;
+  double prompt_ms = 0;
+  int64_t predicted_n = 0;
+  double predicted_ms = 0;  // decode steps
+  double sample_ms = 0;
+  double detokenize_ms = 0;
+  double detokenize_after_ms = 0;  // of it, when the engine was done: not hidden behind a decode step
+  std::optional<double> ttft_ms;   // from Submit to the first token
+  int64_t nan_logits = 0;
+
+  // Computed tokens over computing time.
+  std::optional<double> prompt_per_second() const {
+    if (prompt_ms <= 0 || prompt_n <= cache_n) return std::nullopt;
+    return 1000.0 * static_cast<double>(prompt_n - cache_n) / prompt_ms;
+  }
+  std::optional<double> predicted_per_second() const {
+    if (predicted_ms <= 0 || predicted_n < 2) return std::nullopt;
+    return 1000.0 * static_cast<double>(predicted_n - 1) / predicted_ms;
+  }
+};
+
+}  // namespace ridge::service

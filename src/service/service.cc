@@ -1,0 +1,192 @@
+#include "service/service.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "gguf/gguf.h"
+
+namespace ridge::service {
+namespace {
+
+using engine::Clock;
+using engine::FinishReason;
+using engine::Outbox;
+
+constexpr char kTemplateKey[] = "tokenizer.chat_template";
+
+double MsSince(Clock::time_point begin) {
+  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
+}
+
+std::optional<std::string> PieceOf(const text::Tokenizer& tokenizer, std::optional<TokenId> id) {
+  if (!id) return std::nullopt;
+  return std::string(tokenizer.Piece(*id));
+}
+
+}  // namespace
+
+// ---- TextStream
+
+TextStream::TextStream(engine::Engine* engine, const text::Tokenizer& tokenizer, std::vector<std::string> stop)
+    : engine_(engine), decoder_(tokenizer), matcher_(std::move(stop)) {}
+
+TextStream::~TextStream() {
+  if (!ended_ && ticket_.outbox) Cancel();
+}
+
+void TextStream::Cancel() { engine_->Cancel(ticket_.id); }
+
+TextStream::Got TextStream::Next(std::chrono::milliseconds timeout, TextEvent& event) {
+  event = {};
+  if (ended_) return Got::kEnd;
+  engine::TokenEvent token;
+  switch (ticket_.outbox->Next(timeout, token)) {
+    case Outbox::Got::kNothing: return Got::kNothing;
+    case Outbox::Got::kEnd: return End(event);
+    case Outbox::Got::kToken:
+      return matcher_.matched() ? Got::kNothing : Take(token, event);  // computed before the engine heard of the stop
+  }
+  return Got::kNothing;
+}
+
+TextStream::Got TextStream::Take(const engine::TokenEvent& token, TextEvent& event) {
+  const Clock::time_point begin = Clock::now();
+  const bool visible = ticket_.outbox->finished();
+  ids_.push_back(token.token);
+  event.token = token.token;
+  if (!token.stop) event.text = matcher_.Push(decoder_.Push(token.token));
+  if (!receipt_.ttft_ms) receipt_.ttft_ms = std::chrono::duration<double, std::milli>(token.at - submitted_).count();
+  receipt_.predicted_n++;
+  receipt_.predicted_ms += token.decode_ms;
+  receipt_.sample_ms += token.sample_ms;
+  const double ms = MsSince(begin);
+  receipt_.detokenize_ms += ms;
+  if (visible) receipt_.detokenize_after_ms += ms;
+  if (matcher_.matched()) Cancel();
+  return Got::kEvent;
+}
+
+TextStream::Got TextStream::End(TextEvent& event) {
+  const Clock::time_point begin = Clock::now();
+  if (!flushed_) {
+    flushed_ = true;
+    event.text = matcher_.Push(decoder_.Flush());
+    if (!matcher_.matched()) event.text += matcher_.Flush();
+    const double ms = MsSince(begin);
+    receipt_.detokenize_ms += ms;
+    receipt_.detokenize_after_ms += ms;
+    if (!event.text.empty()) return Got::kEvent;
+  }
+  ended_ = true;
+  const engine::Summary& summary = ticket_.outbox->summary();
+  receipt_.reason = matcher_.matched() ? FinishReason::kStop : summary.reason;
+  receipt_.queue_ms = summary.queue_ms;
+  receipt_.prompt_ms = summary.prompt_ms;
+  receipt_.prompt_chunks = summary.prompt_chunks;
+  receipt_.cache_n = summary.cached_tokens;
+  receipt_.nan_logits = summary.nan_logits;
+  if (receipt_.reason == FinishReason::kFailed) error_ = summary.error;
+  return Got::kEnd;
+}
+
+// ---- Service
+
+Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtime, const ServiceOptions& options) {
+  const Clock::time_point begin = Clock::now();
+  std::unique_ptr<Service> service(new Service);
+  service->runtime_ = std::move(runtime);
+  const Runtime& loaded = *service->runtime_;
+  const gguf::File& file = loaded.model().file();
+  auto tokenizer = text::Tokenizer::FromMetadata(file.metadata());
+  if (!tokenizer) {
+    tokenizer.error().where = file.path() + (tokenizer.error().where.empty() ? "" : ": " + tokenizer.error().where);
+    return std::unexpected(std::move(tokenizer).error());
+  }
+  service->tokenizer_ = std::move(*tokenizer);
+  const int64_t vocab = loaded.model().graph().vocab();
+  for (size_t id = 0; id < service->tokenizer_->vocab_size(); id++) {
+    if (service->tokenizer_->IsEog(static_cast<TokenId>(id))) service->end_tokens_.push_back(static_cast<TokenId>(id));
+  }
+  if (file.metadata().Find(kTemplateKey) != nullptr) {
+    RIDGE_ASSIGN_OR_RETURN(std::string source, file.metadata().Get<std::string>(kTemplateKey));
+    service->has_template_ = true;
+    service->chat_ = text::ChatTemplate::Parse(std::move(source));
+  }
+  RIDGE_ASSIGN_OR_RETURN(service->engine_,
+                         engine::Engine::Start(&loaded.program(), {.vocab = vocab,
+                                                                   .context_tokens = loaded.context_tokens(),
+                                                                   .step_tokens = loaded.chunk_tokens(),
+                                                                   .max_running = options.max_running,
+                                                                   .max_waiting = options.max_waiting,
+                                                                   .state = loaded.state_options()}));
+  service->create_ms_ = MsSince(begin);
+  return service;
+}
+
+Result<std::string> Service::Render(const TextRequest& request) const {
+  if (!has_template_) {
+    return Fail(Code::kUnsupported, "the model has no chat template")
+        .Where(kTemplateKey)
+        .Remedy("complete plain text instead, or use an instruction-tuned model");
+  }
+  if (!chat_) {
+    Error error = chat_.error();
+    error.where = kTemplateKey + (error.where.empty() ? std::string() : ", " + error.where);
+    return std::unexpected(std::move(error));
+  }
+  return (*chat_)->Render({.messages = request.messages,
+                           .add_generation_prompt = true,
+                           .kwargs = request.template_kwargs,
+                           .bos_token = PieceOf(*tokenizer_, tokenizer_->bos()),
+                           .eos_token = PieceOf(*tokenizer_, tokenizer_->eos())});
+}
+
+Result<std::vector<TokenId>> Service::Tokenize(const TextRequest& request) const {
+  if (request.messages == nullptr)
+    return tokenizer_->Encode(request.prompt, {.add_special = true, .parse_special = false});
+  RIDGE_ASSIGN_OR_RETURN(const std::string rendered, Render(request));
+  // The template may write BOS itself; a second one, and none, give worse answers.
+  const std::optional<std::string> bos = PieceOf(*tokenizer_, tokenizer_->bos());
+  const bool has_bos = bos && !bos->empty() && rendered.starts_with(*bos);
+  RIDGE_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
+                         tokenizer_->Encode(rendered, {.add_special = !has_bos, .parse_special = true}));
+  // The answer goes on from here: nothing closes the text.
+  if (!has_bos && tokenizer_->add_eos() && !ids.empty() && tokenizer_->IsEog(ids.back())) ids.pop_back();
+  return ids;
+}
+
+Error Service::BlameMessage(Error error, const TextRequest& request) const {
+  if (request.messages == nullptr || error.code != Code::kOutOfRange) return error;
+  size_t longest = 0, longest_tokens = 0;
+  for (size_t i = 0; i < request.messages->size(); i++) {
+    const auto& message = (*request.messages)[i];
+    if (!message.is_object() || !message.contains("content") || !message["content"].is_string()) continue;
+    const auto ids = tokenizer_->Encode(message["content"].get_ref<const std::string&>(), {.add_special = false});
+    if (ids && ids->size() > longest_tokens) longest = i, longest_tokens = ids->size();
+  }
+  if (longest_tokens > 0) error.where = fmt::format("messages[{}] is the longest, {} tokens", longest, longest_tokens);
+  return error;
+}
+
+Result<std::unique_ptr<TextStream>> Service::Submit(const TextRequest& request) {
+  const Clock::time_point begin = Clock::now();
+  if (request.messages == nullptr && request.prompt.empty()) return Fail(Code::kInvalidArgument, "the prompt is empty");
+  RIDGE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, Tokenize(request));
+  if (ids.empty()) return Fail(Code::kInvalidArgument, "the prompt gives no tokens");
+  std::unique_ptr<TextStream> stream(new TextStream(engine_.get(), *tokenizer_, request.stop));
+  stream->submitted_ = begin;
+  stream->prompt_ids_ = ids;
+  stream->receipt_.prompt_n = static_cast<int64_t>(ids.size());
+  stream->receipt_.tokenize_ms = MsSince(begin);
+  auto ticket = engine_->Submit({.prompt = std::move(ids),
+                                 .max_tokens = request.max_tokens,
+                                 .stop_tokens = request.ignore_end ? std::vector<TokenId>() : end_tokens_,
+                                 .sampling = request.sampling});
+  if (!ticket) return std::unexpected(BlameMessage(std::move(ticket).error(), request));
+  stream->ticket_ = std::move(*ticket);
+  return stream;
+}
+
+}  // namespace ridge::service

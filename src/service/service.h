@@ -1,0 +1,114 @@
+// The public way to use a model: load it, submit text, read text as it comes, cancel.
+//
+//   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Service> service, Service::Create(std::move(runtime)));
+//   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<TextStream> stream, service->Submit({.prompt = "The capital of France is", .max_tokens = 24}));
+//   for (TextEvent e; stream->Next(100ms, e) != TextStream::Got::kEnd;) show(e.text);
+//
+// Guarantees: text is valid UTF-8 and never cut inside a code point; nothing of a stop string is shown; a prompt is never shortened: one that does
+// not fit is an error that says needed and available. One BOS: the template's or the tokenizer's. Submit and Cancel are thread-safe; one reader per stream.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "engine/engine.h"
+#include "sampling/params.h"
+#include "service/receipt.h"
+#include "service/runtime.h"
+#include "service/stop_matcher.h"
+#include "text/chat_template.h"
+#include "text/stream_decoder.h"
+#include "text/tokenizer.h"
+
+namespace ridge::service {
+
+struct TextRequest {
+  std::string prompt;                                // completed as it is, when messages is null
+  const nlohmann::ordered_json* messages = nullptr;  // a conversation for the model's template; borrowed during Submit
+  const nlohmann::ordered_json* template_kwargs = nullptr;  // variables for the template, or null
+  int64_t max_tokens = -1;                                  // -1: until the model ends or the context is full
+  bool ignore_end = false;                                  // the model's end tokens do not end the answer
+  std::vector<std::string> stop;                            // each ends the answer and is not part of it
+  sampling::SamplingParams sampling;
+};
+
+struct TextEvent {
+  std::string text;    // perhaps empty: the token gave nothing that can be shown yet
+  TokenId token = -1;  // -1: text that was held back
+};
+
+class TextStream {
+ public:
+  enum class Got { kEvent, kEnd, kNothing };
+  ~TextStream();  // cancels what still runs
+
+  // Waits at most `timeout`. kNothing: nothing came in that time.
+  Got Next(std::chrono::milliseconds timeout, TextEvent& event);
+  void Cancel();
+
+  // After kEnd.
+  const Receipt& receipt() const { return receipt_; }
+  const std::optional<Error>& error() const { return error_; }
+
+  const std::vector<TokenId>& prompt_ids() const { return prompt_ids_; }
+  const std::vector<TokenId>& ids() const { return ids_; }  // generated and read so far
+
+ private:
+  friend class Service;
+  TextStream(engine::Engine* engine, const text::Tokenizer& tokenizer, std::vector<std::string> stop);
+  Got Take(const engine::TokenEvent& token, TextEvent& event);
+  Got End(TextEvent& event);
+
+  engine::Engine* engine_;
+  engine::Ticket ticket_;
+  text::StreamDecoder decoder_;
+  StopMatcher matcher_;
+  std::vector<TokenId> prompt_ids_, ids_;
+  engine::Clock::time_point submitted_;
+  bool flushed_ = false, ended_ = false;
+  Receipt receipt_;
+  std::optional<Error> error_;
+};
+
+struct ServiceOptions {
+  int64_t max_running = 1;
+  size_t max_waiting = 64;
+};
+
+class Service {
+ public:
+  // Errors: those of Tokenizer::FromMetadata and Engine::Start. A template that is broken is an error of the requests that need it.
+  static Result<std::unique_ptr<Service>> Create(std::unique_ptr<Runtime> runtime, const ServiceOptions& options = {});
+
+  // Errors: kOutOfRange (too long, with figures), kInvalidArgument (empty, sampling, what the template rejects), kUnsupported (messages without a
+  // template), kResourceExhausted (too many wait).
+  Result<std::unique_ptr<TextStream>> Submit(const TextRequest& request);
+
+  bool has_template() const { return has_template_; }
+  const Runtime& runtime() const { return *runtime_; }
+  const text::Tokenizer& tokenizer() const { return *tokenizer_; }
+  size_t kv_bytes() const { return engine_->state_bytes(); }
+  double create_ms() const { return create_ms_; }
+
+ private:
+  Service() = default;
+  Result<std::string> Render(const TextRequest& request) const;
+  Result<std::vector<TokenId>> Tokenize(const TextRequest& request) const;
+  Error BlameMessage(Error error, const TextRequest& request) const;
+
+  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<text::Tokenizer> tokenizer_;
+  bool has_template_ = false;
+  Result<std::optional<text::ChatTemplate>> chat_ = std::optional<text::ChatTemplate>();
+  std::vector<TokenId> end_tokens_;
+  double create_ms_ = 0;
+  std::unique_ptr<engine::Engine> engine_;  // last: it uses the runtime's program
+};
+
+}  // namespace ridge::service
