@@ -14,6 +14,7 @@ void AddList(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
 void AddShow(CLI::App& root, Invocation& invocation);
+void AddTemplate(CLI::App& root, Invocation& invocation);
 void AddTokenize(CLI::App& root, Invocation& invocation);
 
 inline constexpr AddCommand kCommands[] = {
@@ -21,6 +22,7 @@ inline constexpr AddCommand kCommands[] = {
     AddInspect,
     AddLogits,
     AddTokenize,
+    AddTemplate,
     AddPull,
     AddList,
     AddShow,

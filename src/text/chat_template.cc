@@ -7,7 +7,7 @@
 
 #include "text/jinja/interp.h"
 #include "text/jinja/parser.h"
-#include "text/jinja/unicode.h"
+#include "text/utf8.h"
 
 namespace ridge::text {
 namespace {
@@ -47,7 +47,7 @@ Value FromJson(jinja::Interp& in, const Json& json, int depth) {
     case Json::value_t::number_float: return Value::Float(json.get<double>());
     case Json::value_t::string: {
       const auto& s = json.get_ref<const std::string&>();
-      if (jinja::FindInvalidUtf8(s) != std::string::npos) jinja::Throw(Err::kValue, "the input holds text that is not UTF-8");
+      if (FirstInvalidUtf8(s)) jinja::Throw(Err::kValue, "the input holds text that is not UTF-8");
       return in.Str(s);
     }
     case Json::value_t::array: {
@@ -59,7 +59,7 @@ Value FromJson(jinja::Interp& in, const Json& json, int depth) {
     case Json::value_t::object: {
       jinja::Table table;
       for (const auto& [key, item] : json.items()) {
-        if (jinja::FindInvalidUtf8(key) != std::string::npos) jinja::Throw(Err::kValue, "the input holds text that is not UTF-8");
+        if (FirstInvalidUtf8(key)) jinja::Throw(Err::kValue, "the input holds text that is not UTF-8");
         table.Set(in.Str(key), FromJson(in, item, depth + 1), in.budget());
       }
       return in.heap().Dict(std::move(table));
@@ -74,7 +74,7 @@ jinja::Table MakeVariables(jinja::Interp& in, const TemplateInput& input) {
   jinja::AddGlobals(in, variables);
   const auto set = [&](const std::string& name, Value value) { variables.Set(in.Str(name), std::move(value), in.budget()); };
   const auto text = [&](const std::string& s) {
-    if (jinja::FindInvalidUtf8(s) != std::string::npos) jinja::Throw(Err::kValue, "a special token's text is not UTF-8");
+    if (FirstInvalidUtf8(s)) jinja::Throw(Err::kValue, "a special token's text is not UTF-8");
     return in.Str(s);
   };
   if (input.messages != nullptr) set("messages", FromJson(in, *input.messages, 1));
@@ -86,7 +86,7 @@ jinja::Table MakeVariables(jinja::Interp& in, const TemplateInput& input) {
   if (input.kwargs == nullptr) return variables;
   if (!input.kwargs->is_object()) jinja::Throw(Err::kType, "template variables must be a JSON object");
   for (const auto& [name, value] : input.kwargs->items()) {
-    if (jinja::FindInvalidUtf8(name) != std::string::npos) jinja::Throw(Err::kValue, "the input holds text that is not UTF-8");
+    if (FirstInvalidUtf8(name)) jinja::Throw(Err::kValue, "the input holds text that is not UTF-8");
     set(name, FromJson(in, value, 1));
   }
   return variables;
@@ -113,8 +113,8 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string source, const TemplateLimit
         .Found(std::to_string(source.size()) + " bytes")
         .Expected("at most " + std::to_string(limits.source_bytes));
   }
-  if (const size_t at = jinja::FindInvalidUtf8(source); at != std::string::npos) {
-    return Fail(Code::kInvalidData, "the chat template is not UTF-8").Where("byte " + std::to_string(at));
+  if (const auto at = FirstInvalidUtf8(source)) {
+    return Fail(Code::kInvalidData, "the chat template is not UTF-8").Where("byte " + std::to_string(*at));
   }
   try {
     auto impl = std::make_unique<Impl>();

@@ -123,8 +123,8 @@ int64_t RoundInt(int64_t x, int64_t digits) {  // digits < 0
   if (digits < -18) return 0;
   int64_t scale = 1;
   for (; digits < 0; ++digits) scale *= 10;
-  const __int128 remainder = ((x % scale) + scale) % scale;
-  __int128 down = static_cast<__int128>(x) - remainder;
+  const Wide remainder = ((x % scale) + scale) % scale;
+  Wide down = static_cast<Wide>(x) - remainder;
   const bool up = remainder * 2 > scale || (remainder * 2 == scale && (down / scale) % 2 != 0);
   down += up ? scale : 0;
   if (down > INT64_MAX || down < INT64_MIN) Throw(Err::kUnsupported, "integer beyond 64 bits");

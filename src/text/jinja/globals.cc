@@ -3,7 +3,7 @@
 #include <ctime>
 
 #include "text/jinja/interp.h"
-#include "text/jinja/unicode.h"
+#include "text/utf8.h"
 
 namespace ridge::text::jinja {
 namespace {
@@ -97,7 +97,7 @@ Value StrftimeNow(Interp& in, const Value&, Args& args) {
     in.budget().Step(out.size() / 64);
     if (const size_t n = std::strftime(out.data(), out.size(), format.c_str(), &parts); n > 0) {
       std::string text = out.substr(1, n - 1);
-      if (FindInvalidUtf8(text) != std::string::npos) Throw(Err::kValue, "strftime_now gave text that is not UTF-8");
+      if (FirstInvalidUtf8(text)) Throw(Err::kValue, "strftime_now gave text that is not UTF-8");
       return in.Str(std::move(text));
     }
     out.resize(out.size() * 4);

@@ -9,7 +9,7 @@ namespace ridge::text::jinja {
 
 // ---------------------------------------------------------------------------------------------------------------- loops
 
-bool LoopObj::PeekNext(Interp& in) {
+bool LoopObj::PeekNext() {
   if (after.IsMissing() && !iterator.Next(after)) after = Value();
   return !after.IsMissing();
 }

@@ -44,7 +44,7 @@ struct LoopObj : Object {
   Activation* closure = nullptr;
 
   bool Advance(Interp& in);      // to the next item
-  bool PeekNext(Interp& in);     // fills `after`
+  bool PeekNext();               // fills `after`
   int64_t Length(Interp& in);
 };
 

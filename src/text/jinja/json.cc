@@ -67,7 +67,7 @@ class Dumper {
     out_ += '"';
   }
   void Escape(char32_t unit) {
-    char code[8];
+    char code[16];
     std::snprintf(code, sizeof code, "\\u%04x", static_cast<unsigned>(unit));
     out_ += code;
   }

@@ -98,7 +98,7 @@ Value LoopAttribute(Interp& in, const Value& object, std::string_view name) {
   if (name == "index0") return Value::Int(loop.index0);
   if (name == "index") return Value::Int(loop.index0 + 1);
   if (name == "first") return Value::Bool(loop.index0 == 0);
-  if (name == "last") return Value::Bool(!loop.PeekNext(in));
+  if (name == "last") return Value::Bool(!loop.PeekNext());
   if (name == "length") return Value::Int(loop.Length(in));
   if (name == "revindex") return Value::Int(loop.Length(in) - loop.index0);
   if (name == "revindex0") return Value::Int(loop.Length(in) - loop.index0 - 1);
@@ -108,7 +108,7 @@ Value LoopAttribute(Interp& in, const Value& object, std::string_view name) {
     const bool none = loop.index0 == 0 || loop.before.IsMissing();
     return none ? in.MakeUndefined("there is no previous item") : loop.before;
   }
-  if (name == "nextitem") return loop.PeekNext(in) ? loop.after : in.MakeUndefined("there is no next item");
+  if (name == "nextitem") return loop.PeekNext() ? loop.after : in.MakeUndefined("there is no next item");
   if (name == "cycle") return in.heap().Function("cycle", LoopCycle, object);
   if (name == "changed") return in.heap().Function("changed", LoopChanged, object);
   return {};

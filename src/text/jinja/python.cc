@@ -588,7 +588,7 @@ Value Slice(Interp& in, const Value& object, const Value& start, const Value& st
   }
   if (object.Is(Kind::kRange)) {
     const auto& r = object.As<RangeObj>();
-    const auto at = [&](int64_t i) { return static_cast<int64_t>(r.start + static_cast<__int128>(i) * r.step); };
+    const auto at = [&](int64_t i) { return static_cast<int64_t>(r.start + static_cast<Wide>(i) * r.step); };
     int64_t scaled = 0;
     if (__builtin_mul_overflow(r.step, by, &scaled)) Throw(Err::kUnsupported, "integer beyond 64 bits");
     return in.heap().Range(at(from), at(to), scaled);

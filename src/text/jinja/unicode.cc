@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "text/jinja/case_table.h"
+#include "text/utf8.h"
 
 namespace ridge::text::jinja {
 namespace {
@@ -86,21 +87,6 @@ int64_t CountCodePoints(std::string_view s) {
   return std::count_if(s.begin(), s.end(), [](unsigned char c) { return (c & 0xC0) != 0x80; });
 }
 
-size_t FindInvalidUtf8(std::string_view s) {
-  size_t at = 0;
-  while (at < s.size()) {
-    if (static_cast<unsigned char>(s[at]) < 0x80) {
-      ++at;
-      continue;
-    }
-    utf8proc_int32_t c = 0;
-    const auto n = utf8proc_iterate(reinterpret_cast<const utf8proc_uint8_t*>(s.data()) + at, static_cast<utf8proc_ssize_t>(s.size() - at), &c);
-    if (n <= 0) return at;
-    at += static_cast<size_t>(n);
-  }
-  return std::string_view::npos;
-}
-
 char32_t DecodeAt(std::string_view s, size_t& at) {
   const auto byte = [&](size_t i) { return i < s.size() ? static_cast<unsigned char>(s[i]) : 0U; };
   const char32_t b = byte(at);
@@ -111,23 +97,7 @@ char32_t DecodeAt(std::string_view s, size_t& at) {
   return ((b & 0x07) << 18) | ((byte(at - 3) & 0x3F) << 12) | ((byte(at - 2) & 0x3F) << 6) | (byte(at - 1) & 0x3F);
 }
 
-void AppendUtf8(std::string& out, char32_t c) {
-  if (c < 0x80) {
-    out += static_cast<char>(c);
-  } else if (c < 0x800) {
-    out += static_cast<char>(0xC0 | (c >> 6));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else if (c < 0x10000) {
-    out += static_cast<char>(0xE0 | (c >> 12));
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  } else {
-    out += static_cast<char>(0xF0 | (c >> 18));
-    out += static_cast<char>(0x80 | ((c >> 12) & 0x3F));
-    out += static_cast<char>(0x80 | ((c >> 6) & 0x3F));
-    out += static_cast<char>(0x80 | (c & 0x3F));
-  }
-}
+void AppendUtf8(std::string& out, char32_t c) { text::AppendUtf8(c, out); }
 
 std::vector<char32_t> ToCodePoints(std::string_view s) {
   std::vector<char32_t> out;

@@ -14,8 +14,6 @@
 namespace ridge::text::jinja {
 
 int64_t CountCodePoints(std::string_view s);
-// Byte offset of the first invalid sequence, or npos.
-size_t FindInvalidUtf8(std::string_view s);
 
 char32_t DecodeAt(std::string_view s, size_t& at);  // advances at
 void AppendUtf8(std::string& out, char32_t c);

@@ -201,9 +201,9 @@ Value Heap::Range(int64_t start, int64_t stop, int64_t step) {
   object->start = start;
   object->stop = stop;
   object->step = step;
-  const __int128 span = step > 0 ? static_cast<__int128>(stop) - start : static_cast<__int128>(start) - stop;
-  const __int128 width = step > 0 ? step : -static_cast<__int128>(step);
-  const __int128 length = span <= 0 ? 0 : (span + width - 1) / width;
+  const Wide span = step > 0 ? static_cast<Wide>(stop) - start : static_cast<Wide>(start) - stop;
+  const Wide width = step > 0 ? step : -static_cast<Wide>(step);
+  const Wide length = span <= 0 ? 0 : (span + width - 1) / width;
   if (length > 100000) Throw(Err::kOverflow, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
   object->length = static_cast<int64_t>(length);
   return v;

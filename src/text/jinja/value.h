@@ -29,6 +29,7 @@ struct JinjaError {
 [[noreturn]] void Throw(Err kind, std::string message, int line = 0);
 
 constexpr int kMaxNesting = 200;
+__extension__ typedef __int128 Wide;  // for sums and products of two int64 (as typedef: -Wpedantic allows __extension__ there)
 
 // What one rendering may still use.
 struct Budget {
