@@ -1,6 +1,7 @@
 // ridge template: a conversation rendered with a chat template, as the model will see it.
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -17,17 +18,27 @@ struct TemplateOptions {
   std::string model, file, messages, tools, kwargs, bos, eos;
   int64_t now = 0;
   bool add_generation_prompt = false;
-  bool has_model = false, has_file = false, has_tools = false, has_kwargs = false, has_bos = false, has_eos = false, has_now = false;
+  bool has_model = false, has_file = false, has_tools = false, has_kwargs = false, has_bos = false, has_eos = false,
+       has_now = false;
 };
 
 Result<std::string> ReadFile(const std::string& path, const char* what) {
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) {
+    return Fail(Code::kInvalidArgument, std::string("cannot read the ") + what)
+        .Where(path)
+        .Found("a directory")
+        .Expected("a file");
+  }
   errno = 0;
   std::ifstream in(path, std::ios::binary);
   std::ostringstream all;
   if (in) all << in.rdbuf();
   // An empty file sets failbit on the output stream: only a file that cannot be read is an error.
   if (!in.is_open() || in.bad() || (all.fail() && in.peek() != std::ifstream::traits_type::eof())) {
-    return Fail(Code::kNotFound, std::string("cannot read the ") + what).Where(path).Found(errno != 0 ? std::strerror(errno) : "an error while reading");
+    return Fail(Code::kNotFound, std::string("cannot read the ") + what)
+        .Where(path)
+        .Found(errno != 0 ? std::strerror(errno) : "an error while reading");
   }
   return std::move(all).str();
 }
@@ -37,7 +48,10 @@ Result<Json> ParseJson(const std::string& text, const std::string& where, Json::
   try {
     Json value = Json::parse(text);
     if (value.type() == type) return value;
-    return Fail(Code::kInvalidArgument, "not the JSON that is needed").Where(where).Found(value.type_name()).Expected(Json(type).type_name());
+    return Fail(Code::kInvalidArgument, "not the JSON that is needed")
+        .Where(where)
+        .Found(value.type_name())
+        .Expected(Json(type).type_name());
   } catch (const Json::parse_error& e) {
     return Fail(Code::kInvalidData, "not valid JSON").Where(where + ", byte " + std::to_string(e.byte)).Found(e.what());
   }
@@ -54,7 +68,10 @@ Result<std::optional<std::string>> SpecialToken(const gguf::Metadata& metadata, 
   RIDGE_ASSIGN_OR_RETURN(const uint64_t id, metadata.Get<uint64_t>(key));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string>* tokens, metadata.Strings("tokenizer.ggml.tokens"));
   if (id >= tokens->size()) {
-    return Fail(Code::kInvalidData, "a special token lies outside the vocabulary").Where(key).Found(std::to_string(id)).Expected("below " + std::to_string(tokens->size()));
+    return Fail(Code::kInvalidData, "a special token lies outside the vocabulary")
+        .Where(key)
+        .Found(std::to_string(id))
+        .Expected("below " + std::to_string(tokens->size()));
   }
   return (*tokens)[id];
 }
@@ -88,7 +105,8 @@ Result<T> Named(Result<T> result, const std::string& name) {
 
 Status Template(const TemplateOptions& options, Output& out) {
   if (options.has_model == options.has_file) {
-    return Fail(Code::kUsage, "give a model with -m or a template with --template, and not both").Remedy("see ridge template --help");
+    return Fail(Code::kUsage, "give a model with -m or a template with --template, and not both")
+        .Remedy("see ridge template --help");
   }
   RIDGE_ASSIGN_OR_RETURN(const Source source, ReadSource(options));
   RIDGE_ASSIGN_OR_RETURN(const text::ChatTemplate chat, Named(text::ChatTemplate::Parse(source.text), source.name));
@@ -120,16 +138,20 @@ void AddTemplate(CLI::App& root, Invocation& invocation) {
   auto options = std::make_shared<TemplateOptions>();
   CLI::App* app = AddSubcommand(root, "template", "render a conversation with a chat template",
                                 "ridge template -m model.gguf --messages chat.json --add-generation-prompt\n"
-                                "  ridge template --template chat.jinja --messages chat.json --bos \"<s>\" --kwargs '{\"enable_thinking\": false}'");
-  CLI::Option* model = app->add_option("-m,--model", options->model, "a GGUF file or a name in the store: its own template and special tokens");
+                                "  ridge template --template chat.jinja --messages chat.json --bos \"<s>\" --kwargs "
+                                "'{\"enable_thinking\": false}'");
+  CLI::Option* model = app->add_option("-m,--model", options->model,
+                                       "a GGUF file or a name in the store: its own template and special tokens");
   CLI::Option* file = app->add_option("--template", options->file, "a file that holds the template");
   app->add_option("--messages", options->messages, "a JSON file: the array of messages")->required();
   CLI::Option* tools = app->add_option("--tools", options->tools, "a JSON file: the array of tool definitions");
-  app->add_flag("--add-generation-prompt", options->add_generation_prompt, "end with the start of the assistant's answer");
+  app->add_flag("--add-generation-prompt", options->add_generation_prompt,
+                "end with the start of the assistant's answer");
   CLI::Option* kwargs = app->add_option("--kwargs", options->kwargs, "a JSON object: more variables for the template");
   CLI::Option* bos = app->add_option("--bos", options->bos, "the text of bos_token");
   CLI::Option* eos = app->add_option("--eos", options->eos, "the text of eos_token");
-  CLI::Option* now = app->add_option("--now", options->now, "the time for strftime_now, in Unix seconds (UTC); default: the clock");
+  CLI::Option* now =
+      app->add_option("--now", options->now, "the time for strftime_now, in Unix seconds (UTC); default: the clock");
   invocation.Bind(app, [=](Output& out) {
     options->has_model = model->count() > 0;
     options->has_file = file->count() > 0;

@@ -22,14 +22,20 @@ Code CodeOf(Err kind, bool parsing) {
     case Err::kLimit: return Code::kOutOfRange;
     case Err::kUnsupported: return Code::kUnsupported;
     case Err::kSyntax: return Code::kInvalidData;
-    case Err::kType: case Err::kValue: case Err::kLookup: case Err::kOverflow: case Err::kUndefined: case Err::kRuntime: break;
+    case Err::kType:
+    case Err::kValue:
+    case Err::kLookup:
+    case Err::kOverflow:
+    case Err::kUndefined:
+    case Err::kRuntime: break;
   }
   return parsing ? Code::kInvalidData : Code::kInvalidArgument;
 }
 
 Fail ToFail(const JinjaError& e, int line, bool parsing) {
   std::string where = "chat template, line " + std::to_string(e.line > 0 ? e.line : line);
-  return std::move(Fail(CodeOf(e.kind, parsing), e.message.empty() ? "the template raised an error" : e.message).Where(std::move(where)));
+  return std::move(Fail(CodeOf(e.kind, parsing), e.message.empty() ? "the template raised an error" : e.message)
+                       .Where(std::move(where)));
 }
 
 Value FromJson(jinja::Interp& in, const Json& json, int depth) {
@@ -41,7 +47,8 @@ Value FromJson(jinja::Interp& in, const Json& json, int depth) {
     case Json::value_t::number_integer: return Value::Int(json.get<int64_t>());
     case Json::value_t::number_unsigned: {
       const auto u = json.get<uint64_t>();
-      if (u > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) jinja::Throw(Err::kUnsupported, "integer beyond 64 bits in the input");
+      if (u > static_cast<uint64_t>(std::numeric_limits<int64_t>::max()))
+        jinja::Throw(Err::kUnsupported, "integer beyond 64 bits in the input");
       return Value::Int(static_cast<int64_t>(u));
     }
     case Json::value_t::number_float: return Value::Float(json.get<double>());
@@ -72,7 +79,9 @@ Value FromJson(jinja::Interp& in, const Json& json, int depth) {
 jinja::Table MakeVariables(jinja::Interp& in, const TemplateInput& input) {
   jinja::Table variables;
   jinja::AddGlobals(in, variables);
-  const auto set = [&](const std::string& name, Value value) { variables.Set(in.Str(name), std::move(value), in.budget()); };
+  const auto set = [&](const std::string& name, Value value) {
+    variables.Set(in.Str(name), std::move(value), in.budget());
+  };
   const auto text = [&](const std::string& s) {
     if (FirstInvalidUtf8(s)) jinja::Throw(Err::kValue, "a special token's text is not UTF-8");
     return in.Str(s);

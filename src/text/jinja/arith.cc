@@ -23,8 +23,8 @@ std::string_view Symbol(ExprKind op) {
 }
 
 [[noreturn]] void ThrowOperands(ExprKind op, const Value& a, const Value& b) {
-  Throw(Err::kType, "unsupported operand type(s) for " + std::string(Symbol(op)) + ": '" + std::string(TypeName(a)) + "' and '" +
-                        std::string(TypeName(b)) + "'");
+  Throw(Err::kType, "unsupported operand type(s) for " + std::string(Symbol(op)) + ": '" + std::string(TypeName(a)) +
+                        "' and '" + std::string(TypeName(b)) + "'");
 }
 
 int64_t FloorDiv(int64_t a, int64_t b) {
@@ -80,7 +80,8 @@ Value IntPower(int64_t base, int64_t exponent) {
 
 Value FloatPower(double a, double b) {
   if (a == 0 && b < 0) Throw(Err::kValue, "0.0 cannot be raised to a negative power");
-  if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b)) Throw(Err::kUnsupported, "complex numbers are not supported");
+  if (a < 0 && std::isfinite(a) && std::isfinite(b) && b != std::floor(b))
+    Throw(Err::kUnsupported, "complex numbers are not supported");
   const double result = std::pow(a, b);
   if (std::isinf(result) && std::isfinite(a) && std::isfinite(b)) Throw(Err::kOverflow, "Result too large");
   return Value::Float(result);
@@ -124,7 +125,8 @@ Value Repeat(Interp& in, const Value& sequence, int64_t times) {
   const uint64_t n = times > 0 ? static_cast<uint64_t>(times) : 0;
   const size_t unit = sequence.IsString() ? sequence.text().size() : sequence.items().size() * sizeof(Value);
   Budget& budget = in.budget();
-  if (unit > 0 && n > (budget.max_bytes - budget.live_bytes) / unit) Throw(Err::kLimit, "the template needs too much memory");
+  if (unit > 0 && n > (budget.max_bytes - budget.live_bytes) / unit)
+    Throw(Err::kLimit, "the template needs too much memory");
   budget.Step(n * unit / 64);
   if (sequence.IsString()) {
     std::string out;
@@ -154,7 +156,8 @@ Value Binary(Interp& in, ExprKind op, const Value& a, const Value& b) {
   if (a.IsNumber() && b.IsNumber()) return Floats(op, a.AsDouble(), b.AsDouble());
   if (op == ExprKind::kMod && a.IsString()) {
     const bool markup = a.As<StringObj>().markup;
-    if (b.IsUndefined() && !markup) {  // an undefined operand answers first only where the format is a plain str: it has __rmod__
+    if (b.IsUndefined() &&
+        !markup) {  // an undefined operand answers first only where the format is a plain str: it has __rmod__
       return in.Str(PercentFormat(in, a.text(), b, false));
     }
     return in.Str(PercentFormat(in, a.text(), b, markup), markup);

@@ -21,16 +21,38 @@ struct Ref {
 };
 
 enum class ExprKind : uint8_t {
-  kData,      // template text between the tags
-  kNone, kBool, kInt, kFloat, kString,
-  kName, kNamespaceRef,  // ns.attr, as a target of set
-  kTuple, kList, kDict,  // kDict: key, value, key, value
-  kAdd, kSub, kMul, kDiv, kFloorDiv, kMod, kPow, kConcat,
-  kAnd, kOr, kNot, kNeg, kPos,
-  kCompare,   // kids: operands; ops: one less
-  kCond,      // kids: test, then, [else]
-  kGetattr, kGetitem, kSlice,  // kSlice: object, start, stop, step (each may be null)
-  kFilter, kTest, kCall,       // kids[0]: what is filtered, tested or called (null: the body of a filter block)
+  kData,  // template text between the tags
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kName,
+  kNamespaceRef,  // ns.attr, as a target of set
+  kTuple,
+  kList,
+  kDict,  // kDict: key, value, key, value
+  kAdd,
+  kSub,
+  kMul,
+  kDiv,
+  kFloorDiv,
+  kMod,
+  kPow,
+  kConcat,
+  kAnd,
+  kOr,
+  kNot,
+  kNeg,
+  kPos,
+  kCompare,  // kids: operands; ops: one less
+  kCond,     // kids: test, then, [else]
+  kGetattr,
+  kGetitem,
+  kSlice,  // kSlice: object, start, stop, step (each may be null)
+  kFilter,
+  kTest,
+  kCall,  // kids[0]: what is filtered, tested or called (null: the body of a filter block)
 };
 
 enum class CompareOp : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
@@ -41,12 +63,12 @@ struct Expr {
   ExprKind kind;
   NameContext context = NameContext::kLoad;
   int line;
-  int depth = 1;         // 1 + the deepest kid: bounds every walk over the tree
-  int constant = -1;     // kString, kData: index among the template's constants
-  int64_t integer = 0;   // kInt, kBool
+  int depth = 1;        // 1 + the deepest kid: bounds every walk over the tree
+  int constant = -1;    // kString, kData: index among the template's constants
+  int64_t integer = 0;  // kInt, kBool
   double floating = 0;
-  std::string text;      // name, attribute, filter, test, string
-  std::string attribute; // kNamespaceRef
+  std::string text;       // name, attribute, filter, test, string
+  std::string attribute;  // kNamespaceRef
   Ref ref;
   std::vector<ExprPtr> kids;
   std::vector<CompareOp> ops;
@@ -74,7 +96,20 @@ struct FunctionInfo {
 };
 
 enum class StmtKind : uint8_t {
-  kOutput, kIf, kFor, kSet, kSetBlock, kMacro, kCallBlock, kGeneration, kFilterBlock, kWith, kScope, kBlock, kBreak, kContinue,
+  kOutput,
+  kIf,
+  kFor,
+  kSet,
+  kSetBlock,
+  kMacro,
+  kCallBlock,
+  kGeneration,
+  kFilterBlock,
+  kWith,
+  kScope,
+  kBlock,
+  kBreak,
+  kContinue,
   kUnsupported,  // include, import, extends: an error once reached
 };
 
@@ -82,19 +117,20 @@ struct Stmt {
   explicit Stmt(StmtKind k, int at) : kind(k), line(at) {}
   StmtKind kind;
   int line;
-  std::string name;            // macro, block; message of kUnsupported
-  std::vector<ExprPtr> exprs;  // kOutput: parts; kIf: test; kFor: target, iter, [test]; kSet: target, value; kSetBlock: target, [filter];
-                               // kCallBlock: call; kFilterBlock: filter; kWith: targets then values; kMacro, kCallBlock: see params
+  std::string name;  // macro, block; message of kUnsupported
+  std::vector<ExprPtr>
+      exprs;  // kOutput: parts; kIf: test; kFor: target, iter, [test]; kSet: target, value; kSetBlock: target, [filter];
+              // kCallBlock: call; kFilterBlock: filter; kWith: targets then values; kMacro, kCallBlock: see params
   std::vector<ExprPtr> params, defaults;  // macros: the last defaults.size() parameters have one
   Body body, otherwise;
   std::vector<StmtPtr> elifs;  // kIf
   bool recursive = false;
 
   // Set by the resolver.
-  bool extended = false;                  // kFor: the body sees `loop`
-  bool exported = false;                  // kSet, kSetBlock, kMacro at the top level
+  bool extended = false;  // kFor: the body sees `loop`
+  bool exported = false;  // kSet, kSetBlock, kMacro at the top level
   bool reads_caller = false, reads_kwargs = false, reads_varargs = false;
-  Ref target, caller, kwargs, varargs;    // kMacro: its variable; kFor: `loop`
+  Ref target, caller, kwargs, varargs;  // kMacro: its variable; kFor: `loop`
   ScopeInfo scope, else_scope, test_scope;
   std::unique_ptr<FunctionInfo> function, test_function;
 };

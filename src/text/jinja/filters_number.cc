@@ -19,7 +19,8 @@ bool DropUnderscores(std::string& s) {
       out += s[i];
       continue;
     }
-    const bool between = i > 0 && i + 1 < s.size() && std::isalnum(static_cast<unsigned char>(s[i - 1])) && std::isalnum(static_cast<unsigned char>(s[i + 1]));
+    const bool between = i > 0 && i + 1 < s.size() && std::isalnum(static_cast<unsigned char>(s[i - 1])) &&
+                         std::isalnum(static_cast<unsigned char>(s[i + 1]));
     if (!between) return false;
   }
   s = std::move(out);
@@ -34,9 +35,12 @@ std::optional<int64_t> ParseInt(std::string_view text, int64_t base) {
   size_t at = 0;
   if (at < s.size() && (s[at] == '+' || s[at] == '-')) negative = s[at++] == '-';
   const auto prefix = [&](char letter) { return at + 1 < s.size() && s[at] == '0' && (s[at + 1] | 32) == letter; };
-  if ((base == 16 || base == 0) && prefix('x')) at += 2, base = 16;
-  else if ((base == 8 || base == 0) && prefix('o')) at += 2, base = 8;
-  else if ((base == 2 || base == 0) && prefix('b')) at += 2, base = 2;
+  if ((base == 16 || base == 0) && prefix('x'))
+    at += 2, base = 16;
+  else if ((base == 8 || base == 0) && prefix('o'))
+    at += 2, base = 8;
+  else if ((base == 2 || base == 0) && prefix('b'))
+    at += 2, base = 2;
   if (base == 0) {
     if (s.size() - at > 1 && s[at] == '0' && s.find_first_not_of('0', at) != std::string::npos) return std::nullopt;
     base = 10;
@@ -60,7 +64,8 @@ std::optional<double> ParseFloat(std::string_view text) {
   const double sign = lower[0] == '-' ? -1 : 1;
   if (word == "inf" || word == "infinity") return sign * INFINITY;
   if (word == "nan") return std::copysign(NAN, sign);
-  if (word.empty() || word.find_first_not_of("0123456789.e+-") != std::string::npos || !(std::isdigit(static_cast<unsigned char>(word[0])) || word[0] == '.')) {
+  if (word.empty() || word.find_first_not_of("0123456789.e+-") != std::string::npos ||
+      !(std::isdigit(static_cast<unsigned char>(word[0])) || word[0] == '.')) {
     return std::nullopt;
   }
   char* end = nullptr;
@@ -177,7 +182,8 @@ Value FilterFileSize(Interp& in, const Value& v, Args& args) {
   size_t i = 0;
   for (; i < 7 && bytes >= unit * base; ++i) unit *= base;
   char text[64];
-  std::snprintf(text, sizeof text, "%.1f %c%sB", bytes / unit, (binary ? "KMGTPEZY" : "kMGTPEZY")[i], binary ? "i" : "");
+  std::snprintf(text, sizeof text, "%.1f %c%sB", bytes / unit, (binary ? "KMGTPEZY" : "kMGTPEZY")[i],
+                binary ? "i" : "");
   return in.Str(text);
 }
 
@@ -189,14 +195,23 @@ Value FilterDefault(Interp& in, const Value& v, Args& args) {
 
 Value FilterAttr(Interp& in, const Value& v, Args& args) {
   const Bound b(args, "attr", {"name"}, 1);
-  if (!b.Get(0).IsString()) Throw(Err::kType, "attribute name must be string, not '" + std::string(TypeName(b.Get(0))) + "'");
+  if (!b.Get(0).IsString())
+    Throw(Err::kType, "attribute name must be string, not '" + std::string(TypeName(b.Get(0))) + "'");
   Value found = Attribute(in, v, b.Get(0).text());  // the attribute alone: attr() never looks at items
-  return found.IsMissing() ? in.MakeUndefined("'" + std::string(TypeName(v)) + " object' has no attribute " + ReprString(b.Get(0).text())) : found;
+  return found.IsMissing() ? in.MakeUndefined("'" + std::string(TypeName(v)) + " object' has no attribute " +
+                                              ReprString(b.Get(0).text()))
+                           : found;
 }
 
 constexpr NamedFilter kFilters[] = {
-    {"default", FilterDefault}, {"d", FilterDefault}, {"int", FilterInt}, {"float", FilterFloat}, {"abs", FilterAbs},
-    {"round", FilterRound}, {"filesizeformat", FilterFileSize}, {"attr", FilterAttr},
+    {"default", FilterDefault},
+    {"d", FilterDefault},
+    {"int", FilterInt},
+    {"float", FilterFloat},
+    {"abs", FilterAbs},
+    {"round", FilterRound},
+    {"filesizeformat", FilterFileSize},
+    {"attr", FilterAttr},
 };
 
 }  // namespace

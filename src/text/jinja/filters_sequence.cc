@@ -23,7 +23,8 @@ class AttributeGetter {
     while (true) {
       const size_t dot = rest.find('.');
       const std::string_view part = rest.substr(0, dot);
-      const bool digits = !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == std::string_view::npos;
+      const bool digits =
+          !part.empty() && part.size() < 18 && part.find_first_not_of("0123456789") == std::string_view::npos;
       parts_.push_back(digits ? Value::Int(std::atoll(std::string(part).c_str())) : in.Str(std::string(part)));
       if (dot == std::string_view::npos) return;
       rest.remove_prefix(dot + 1);
@@ -48,7 +49,9 @@ class AttributeGetter {
 // Stable merge sort: unlike std::stable_sort it stays within bounds whatever the comparison answers (nan).
 using Keyed = std::pair<Value, Value>;  // key, item
 void SortKeyed(Interp& in, std::vector<Keyed>& items, bool reverse) {
-  const auto before = [&](const Keyed& b, const Keyed& a) { return reverse ? Less(in, a.first, b.first) : Less(in, b.first, a.first); };
+  const auto before = [&](const Keyed& b, const Keyed& a) {
+    return reverse ? Less(in, a.first, b.first) : Less(in, b.first, a.first);
+  };
   std::vector<Keyed> other(items.size());
   for (size_t width = 1; width < items.size(); width *= 2) {
     for (size_t start = 0; start < items.size(); start += 2 * width) {
@@ -63,7 +66,8 @@ void SortKeyed(Interp& in, std::vector<Keyed>& items, bool reverse) {
   }
 }
 
-std::vector<Value> Sorted(Interp& in, const std::vector<Value>& values, const std::function<Value(const Value&)>& key, bool reverse) {
+std::vector<Value> Sorted(Interp& in, const std::vector<Value>& values, const std::function<Value(const Value&)>& key,
+                          bool reverse) {
   std::vector<Keyed> keyed;
   keyed.reserve(values.size());
   for (const Value& v : values) keyed.emplace_back(key(v), v);
@@ -92,7 +96,8 @@ Value FilterFirst(Interp& in, const Value& v, Args& args) {
 }
 
 bool IsReversible(const Value& v) {
-  return v.IsString() || v.IsSequence() || v.Is(Kind::kDict) || v.Is(Kind::kRange) || v.Is(Kind::kView) || v.IsUndefined();
+  return v.IsString() || v.IsSequence() || v.Is(Kind::kDict) || v.Is(Kind::kRange) || v.Is(Kind::kView) ||
+         v.IsUndefined();
 }
 
 Value FilterLast(Interp& in, const Value& v, Args& args) {
@@ -167,13 +172,14 @@ Value FilterSort(Interp& in, const Value& v, Args& args) {
 Value FilterUnique(Interp& in, const Value& v, Args& args) {
   const Bound b(args, "unique", {"case_sensitive", "attribute"}, 0);
   const AttributeGetter key(in, b.Get(1), !b.Flag(0, false));
-  return in.heap().Iterator(v, "generator", [&in, v, key, it = Iter(), started = false, seen = Table()](Value& next) mutable {
-    if (!std::exchange(started, true)) it = Iter(in, v);
-    while (it.Next(next)) {
-      if (seen.Set(key(next), Value::None(), in.budget())) return true;
-    }
-    return false;
-  });
+  return in.heap().Iterator(v, "generator",
+                            [&in, v, key, it = Iter(), started = false, seen = Table()](Value& next) mutable {
+                              if (!std::exchange(started, true)) it = Iter(in, v);
+                              while (it.Next(next)) {
+                                if (seen.Set(key(next), Value::None(), in.budget())) return true;
+                              }
+                              return false;
+                            });
 }
 
 template <bool kMax>
@@ -206,28 +212,29 @@ Value FilterSum(Interp& in, const Value& v, Args& args) {
 Value FilterBatch(Interp& in, const Value& v, Args& args) {
   const Bound b(args, "batch", {"linecount", "fill_with"}, 1);
   const Value count = b.Get(0), fill = b.Or(1, Value::None());
-  Value g = in.heap().Iterator(v, "generator", [&in, v, count, fill, it = Iter(), started = false, tail = Value()](Value& next) mutable {
-    if (!std::exchange(started, true)) it = Iter(in, v);
-    std::vector<Value> row;
-    if (!tail.IsMissing()) row.push_back(std::exchange(tail, Value()));
-    for (Value item; it.Next(item);) {
-      if (Equals(Value::Int(static_cast<int64_t>(row.size())), count, in.budget())) {
-        tail = std::move(item);
+  Value g = in.heap().Iterator(
+      v, "generator", [&in, v, count, fill, it = Iter(), started = false, tail = Value()](Value& next) mutable {
+        if (!std::exchange(started, true)) it = Iter(in, v);
+        std::vector<Value> row;
+        if (!tail.IsMissing()) row.push_back(std::exchange(tail, Value()));
+        for (Value item; it.Next(item);) {
+          if (Equals(Value::Int(static_cast<int64_t>(row.size())), count, in.budget())) {
+            tail = std::move(item);
+            next = in.MakeList(std::move(row));
+            return true;
+          }
+          row.push_back(std::move(item));
+        }
+        if (row.empty()) return false;
+        if (!fill.IsNone() && Less(in, Value::Int(static_cast<int64_t>(row.size())), count)) {
+          const int64_t missing = ToIndex(count, "linecount") - static_cast<int64_t>(row.size());
+          if (missing > (int64_t{1} << 40)) Throw(Err::kLimit, "the template needs too much memory");
+          ReserveBytes(in, missing * static_cast<int64_t>(sizeof(Value)));
+          row.insert(row.end(), static_cast<size_t>(missing), fill);
+        }
         next = in.MakeList(std::move(row));
         return true;
-      }
-      row.push_back(std::move(item));
-    }
-    if (row.empty()) return false;
-    if (!fill.IsNone() && Less(in, Value::Int(static_cast<int64_t>(row.size())), count)) {
-      const int64_t missing = ToIndex(count, "linecount") - static_cast<int64_t>(row.size());
-      if (missing > (int64_t{1} << 40)) Throw(Err::kLimit, "the template needs too much memory");
-      ReserveBytes(in, missing * static_cast<int64_t>(sizeof(Value)));
-      row.insert(row.end(), static_cast<size_t>(missing), fill);
-    }
-    next = in.MakeList(std::move(row));
-    return true;
-  });
+      });
   Heap::Nest(*g.object(), fill);
   return g;
 }
@@ -235,22 +242,24 @@ Value FilterBatch(Interp& in, const Value& v, Args& args) {
 Value FilterSlice(Interp& in, const Value& v, Args& args) {
   const Bound b(args, "slice", {"slices", "fill_with"}, 1);
   const Value slices = b.Get(0), fill = b.Or(1, Value::None());
-  Value g = in.heap().Iterator(v, "generator", [&in, v, slices, fill, items = Value(), number = int64_t{0}, offset = int64_t{0}](Value& next) mutable {
-    if (items.IsMissing()) items = in.MakeList(ToVector(in, v));
-    const auto length = static_cast<int64_t>(items.items().size());
-    const int64_t n = ToIndex(slices, "slices");
-    if (n == 0) Throw(Err::kValue, "integer division or modulo by zero");
-    if (n < 0 || number >= n) return false;
-    const int64_t each = length / n, extra = length % n;
-    const int64_t start = offset + number * each;
-    if (number < extra) ++offset;
-    const int64_t end = offset + (number + 1) * each;
-    std::vector<Value> row(items.items().begin() + start, items.items().begin() + end);
-    if (!fill.IsNone() && number >= extra) row.push_back(fill);
-    ++number;
-    next = in.MakeList(std::move(row));
-    return true;
-  });
+  Value g = in.heap().Iterator(
+      v, "generator",
+      [&in, v, slices, fill, items = Value(), number = int64_t{0}, offset = int64_t{0}](Value& next) mutable {
+        if (items.IsMissing()) items = in.MakeList(ToVector(in, v));
+        const auto length = static_cast<int64_t>(items.items().size());
+        const int64_t n = ToIndex(slices, "slices");
+        if (n == 0) Throw(Err::kValue, "integer division or modulo by zero");
+        if (n < 0 || number >= n) return false;
+        const int64_t each = length / n, extra = length % n;
+        const int64_t start = offset + number * each;
+        if (number < extra) ++offset;
+        const int64_t end = offset + (number + 1) * each;
+        std::vector<Value> row(items.items().begin() + start, items.items().begin() + end);
+        if (!fill.IsNone() && number >= extra) row.push_back(fill);
+        ++number;
+        next = in.MakeList(std::move(row));
+        return true;
+      });
   Heap::Nest(*g.object(), fill);
   return g;
 }
@@ -268,7 +277,8 @@ Value FilterGroupBy(Interp& in, const Value& v, Args& args) {
     const size_t first = i;
     for (; i < sorted.size() && Equals(key(sorted[i]), group_key, in.budget()); ++i) members.push_back(sorted[i]);
     if (i == first) members.push_back(sorted[i++]);  // nan differs from itself
-    groups.push_back(in.heap().Group(case_sensitive ? group_key : real(members[0]), in.MakeList(std::move(members))));
+    Value grouper = case_sensitive ? group_key : real(members[0]);
+    groups.push_back(in.heap().Group(std::move(grouper), in.MakeList(std::move(members))));
   }
   return in.MakeList(std::move(groups));
 }
@@ -282,66 +292,71 @@ void NestArgs(const Value& generator, const Args& args) {
 }
 
 Value FilterMap(Interp& in, const Value& v, Args& args) {
-  Value g = in.heap().Iterator(v, "generator", [&in, v, args, it = Iter(), started = false, get = std::function<Value(const Value&)>()](Value& next) mutable {
-    if (!std::exchange(started, true)) {
-      if (!Truth(v)) return false;
-      const auto attribute = std::find_if(args.named.begin(), args.named.end(), [](const auto& n) { return n.first == "attribute"; });
-      if (args.positional.empty() && attribute != args.named.end()) {
-        const Bound b(args, "map", {"attribute", "default"}, 0);
-        get = AttributeGetter(in, b.Get(0), false, b.Get(1));
-      } else {
-        if (args.positional.empty()) Throw(Err::kValue, "map requires a filter argument");
-        const Value name = args.positional[0];
-        if (!name.IsString()) Throw(Err::kRuntime, "No filter named " + Repr(in, name) + " found.");
-        args.positional.erase(args.positional.begin());
-        get = [&in, name, rest = args](const Value& item) {
-          Args copy = rest;
-          return in.CallFilter(name.text(), item, copy);
-        };
-      }
-      it = Iter(in, v);
-    }
-    Value item;
-    if (!it.Next(item)) return false;
-    next = get(item);
-    return true;
-  });
+  Value g = in.heap().Iterator(
+      v, "generator",
+      [&in, v, args, it = Iter(), started = false, get = std::function<Value(const Value&)>()](Value& next) mutable {
+        if (!std::exchange(started, true)) {
+          if (!Truth(v)) return false;
+          const auto attribute =
+              std::find_if(args.named.begin(), args.named.end(), [](const auto& n) { return n.first == "attribute"; });
+          if (args.positional.empty() && attribute != args.named.end()) {
+            const Bound b(args, "map", {"attribute", "default"}, 0);
+            get = AttributeGetter(in, b.Get(0), false, b.Get(1));
+          } else {
+            if (args.positional.empty()) Throw(Err::kValue, "map requires a filter argument");
+            const Value name = args.positional[0];
+            if (!name.IsString()) Throw(Err::kRuntime, "No filter named " + Repr(in, name) + " found.");
+            args.positional.erase(args.positional.begin());
+            get = [&in, name, rest = args](const Value& item) {
+              Args copy = rest;
+              return in.CallFilter(name.text(), item, copy);
+            };
+          }
+          it = Iter(in, v);
+        }
+        Value item;
+        if (!it.Next(item)) return false;
+        next = get(item);
+        return true;
+      });
   NestArgs(g, args);
   return g;
 }
 
 template <bool kReject, bool kAttribute>
 Value FilterSelect(Interp& in, const Value& v, Args& args) {
-  Value g = in.heap().Iterator(v, "generator", [&in, v, args, it = Iter(), started = false, attribute = Value(), test = Value()](Value& next) mutable {
-    if (!std::exchange(started, true)) {
-      if (!Truth(v)) return false;
-      auto& positional = args.positional;
-      if (kAttribute) {
-        if (positional.empty()) Throw(Err::kValue, "Missing parameter for attribute name");
-        attribute = positional[0];
-        positional.erase(positional.begin());
-      }
-      if (!positional.empty()) {
-        test = positional[0];
-        positional.erase(positional.begin());
-      }
-      it = Iter(in, v);
-    }
-    const AttributeGetter get(in, attribute, false);
-    while (it.Next(next)) {
-      const Value subject = get(next);
-      bool chosen = false;
-      if (test.IsMissing()) {
-        chosen = Truth(subject);
-      } else {
-        if (!test.IsString()) Throw(Err::kRuntime, "No test named " + Repr(in, test) + " found.");
-        Args copy = args;
-        chosen = in.CallTest(test.text(), subject, copy);
-      }
-      if (chosen != kReject) return true;
-    }
-    return false;
-  });
+  Value g = in.heap().Iterator(
+      v, "generator",
+      [&in, v, args, it = Iter(), started = false, attribute = Value(), test = Value()](Value& next) mutable {
+        if (!std::exchange(started, true)) {
+          if (!Truth(v)) return false;
+          auto& positional = args.positional;
+          if (kAttribute) {
+            if (positional.empty()) Throw(Err::kValue, "Missing parameter for attribute name");
+            attribute = positional[0];
+            positional.erase(positional.begin());
+          }
+          if (!positional.empty()) {
+            test = positional[0];
+            positional.erase(positional.begin());
+          }
+          it = Iter(in, v);
+        }
+        const AttributeGetter get(in, attribute, false);
+        while (it.Next(next)) {
+          const Value subject = get(next);
+          bool chosen = false;
+          if (test.IsMissing()) {
+            chosen = Truth(subject);
+          } else {
+            if (!test.IsString()) Throw(Err::kRuntime, "No test named " + Repr(in, test) + " found.");
+            Args copy = args;
+            chosen = in.CallTest(test.text(), subject, copy);
+          }
+          if (chosen != kReject) return true;
+        }
+        return false;
+      });
   NestArgs(g, args);
   return g;
 }
@@ -363,15 +378,34 @@ Value FilterJoin(Interp& in, const Value& v, Args& args) {
   return in.Str(std::move(out));
 }
 
-Value FilterRandom(Interp&, const Value&, Args&) { Throw(Err::kUnsupported, "the filter 'random' is not supported: a prompt must be reproducible"); }
+Value FilterRandom(Interp&, const Value&, Args&) {
+  Throw(Err::kUnsupported, "the filter 'random' is not supported: a prompt must be reproducible");
+}
 
 constexpr NamedFilter kFilters[] = {
-    {"length", FilterLength}, {"count", FilterLength}, {"list", FilterList}, {"first", FilterFirst}, {"last", FilterLast},
-    {"join", FilterJoin}, {"map", FilterMap}, {"items", FilterItems}, {"selectattr", FilterSelect<false, true>},
-    {"rejectattr", FilterSelect<true, true>}, {"select", FilterSelect<false, false>}, {"reject", FilterSelect<true, false>},
-    {"dictsort", FilterDictSort}, {"sort", FilterSort}, {"unique", FilterUnique}, {"reverse", FilterReverse},
-    {"min", FilterExtreme<false>}, {"max", FilterExtreme<true>}, {"sum", FilterSum}, {"batch", FilterBatch}, {"slice", FilterSlice},
-    {"groupby", FilterGroupBy}, {"random", FilterRandom},
+    {"length", FilterLength},
+    {"count", FilterLength},
+    {"list", FilterList},
+    {"first", FilterFirst},
+    {"last", FilterLast},
+    {"join", FilterJoin},
+    {"map", FilterMap},
+    {"items", FilterItems},
+    {"selectattr", FilterSelect<false, true>},
+    {"rejectattr", FilterSelect<true, true>},
+    {"select", FilterSelect<false, false>},
+    {"reject", FilterSelect<true, false>},
+    {"dictsort", FilterDictSort},
+    {"sort", FilterSort},
+    {"unique", FilterUnique},
+    {"reverse", FilterReverse},
+    {"min", FilterExtreme<false>},
+    {"max", FilterExtreme<true>},
+    {"sum", FilterSum},
+    {"batch", FilterBatch},
+    {"slice", FilterSlice},
+    {"groupby", FilterGroupBy},
+    {"random", FilterRandom},
 };
 
 }  // namespace

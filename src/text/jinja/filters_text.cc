@@ -47,9 +47,18 @@ std::string TitleWords(std::string_view s) {
   return out;
 }
 
-Value FilterString(Interp& in, const Value& v, Args& args) { const Bound b(args, "string", {}, 0); return Soft(in, v); }
-Value FilterSafe(Interp& in, const Value& v, Args& args) { const Bound b(args, "safe", {}, 0); return in.Str(ToStr(in, v), true); }
-Value FilterEscape(Interp& in, const Value& v, Args& args) { const Bound b(args, "escape", {}, 0); return Escape(in, v); }
+Value FilterString(Interp& in, const Value& v, Args& args) {
+  const Bound b(args, "string", {}, 0);
+  return Soft(in, v);
+}
+Value FilterSafe(Interp& in, const Value& v, Args& args) {
+  const Bound b(args, "safe", {}, 0);
+  return in.Str(ToStr(in, v), true);
+}
+Value FilterEscape(Interp& in, const Value& v, Args& args) {
+  const Bound b(args, "escape", {}, 0);
+  return Escape(in, v);
+}
 Value FilterForceEscape(Interp& in, const Value& v, Args& args) {
   const Bound b(args, "forceescape", {}, 0);
   return in.Str(EscapeHtml(ToStr(in, v)), true);
@@ -78,7 +87,8 @@ Value FilterCenter(Interp& in, const Value& v, Args& args) {
 }
 
 Value FilterFormat(Interp& in, const Value& v, Args& args) {
-  if (!args.positional.empty() && !args.named.empty()) Throw(Err::kValue, "can't handle positional and keyword arguments at the same time");
+  if (!args.positional.empty() && !args.named.empty())
+    Throw(Err::kValue, "can't handle positional and keyword arguments at the same time");
   Value values;
   if (args.named.empty()) {
     values = in.heap().Tuple(args.positional);
@@ -129,7 +139,8 @@ Value FilterTruncate(Interp& in, const Value& v, Args& args) {
   const Value end = b.Or(2, in.Str("..."));
   const int64_t leeway = b.Has(3) && !b.Get(3).IsNone() ? ToIndex(b.Get(3), "leeway") : 5;
   const int64_t end_length = Length(end);
-  if (length < end_length) Throw(Err::kValue, "expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
+  if (length < end_length)
+    Throw(Err::kValue, "expected length >= " + std::to_string(end_length) + ", got " + std::to_string(length));
   if (leeway < 0) Throw(Err::kValue, "expected leeway >= 0, got " + std::to_string(leeway));
   if (Length(v) - leeway <= length) return v;
   const Value head = Slice(in, NeedText(v, "truncate"), {}, Value::Int(length - end_length), {});
@@ -165,7 +176,9 @@ std::vector<std::u32string> Chunks(const std::vector<char32_t>& s, bool hyphens)
     while (i < s.size() && space(s[i]) == blank) {
       chunk += s[i++];
       const size_t n = chunk.size();
-      if (!blank && hyphens && chunk.back() == '-' && n > 2 && letter(chunk[n - 2]) && IsWord(chunk[n - 3]) && i + 1 < s.size() && IsWord(s[i]) && letter(s[i + 1])) break;
+      if (!blank && hyphens && chunk.back() == '-' && n > 2 && letter(chunk[n - 2]) && IsWord(chunk[n - 3]) &&
+          i + 1 < s.size() && IsWord(s[i]) && letter(s[i + 1]))
+        break;
     }
     out.push_back(std::move(chunk));
   }
@@ -193,7 +206,10 @@ std::vector<std::string> WrapLine(std::string_view line, size_t width, bool brea
         const std::u32string& chunk = chunks.back();
         if (hyphens && chunk.size() > room) {
           const size_t hyphen = room == 0 ? std::u32string::npos : chunk.rfind(U'-', room - 1);
-          if (hyphen != std::u32string::npos && hyphen > 0 && std::any_of(chunk.begin(), chunk.begin() + static_cast<ptrdiff_t>(hyphen), [](char32_t c) { return c != '-'; })) cut = hyphen + 1;
+          if (hyphen != std::u32string::npos && hyphen > 0 &&
+              std::any_of(chunk.begin(), chunk.begin() + static_cast<ptrdiff_t>(hyphen),
+                          [](char32_t c) { return c != '-'; }))
+            cut = hyphen + 1;
         }
         current.push_back(chunk.substr(0, cut));
         chunks.back().erase(0, cut);
@@ -226,7 +242,8 @@ Value FilterWordWrap(Interp& in, const Value& v, Args& args) {
     if (!first_line) out += joint;
     first_line = false;
     bool first = true;
-    for (const std::string& part : WrapLine(line, static_cast<size_t>(std::max<int64_t>(width, 1)), b.Flag(1, true), b.Flag(3, true))) {
+    for (const std::string& part :
+         WrapLine(line, static_cast<size_t>(std::max<int64_t>(width, 1)), b.Flag(1, true), b.Flag(3, true))) {
       if (!first) out += joint;
       first = false;
       out += part;
@@ -240,7 +257,8 @@ Value FilterWordWrap(Interp& in, const Value& v, Args& args) {
 std::string Quote(Interp& in, const Value& v, bool for_query) {
   std::string out;
   for (unsigned char c : ToStr(in, v)) {
-    const bool plain = (c < 0x80 && std::isalnum(c)) || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !for_query);
+    const bool plain =
+        (c < 0x80 && std::isalnum(c)) || c == '_' || c == '.' || c == '-' || c == '~' || (c == '/' && !for_query);
     if (plain) {
       out += static_cast<char>(c);
     } else if (c == ' ' && for_query) {
@@ -291,7 +309,8 @@ Value FilterXmlAttr(Interp& in, const Value& v, Args& args) {
 // The entities that escape() writes and the commonest others; html.unescape knows 2,231.
 std::string UnescapeHtml(std::string_view s) {
   static constexpr std::pair<std::string_view, std::string_view> kNamed[] = {
-      {"amp;", "&"}, {"lt;", "<"}, {"gt;", ">"}, {"quot;", "\""}, {"apos;", "'"}, {"nbsp;", "\xC2\xA0"}, {"copy;", "\xC2\xA9"}, {"raquo;", "\xC2\xBB"}, {"laquo;", "\xC2\xAB"}};
+      {"amp;", "&"},         {"lt;", "<"},          {"gt;", ">"},           {"quot;", "\""},       {"apos;", "'"},
+      {"nbsp;", "\xC2\xA0"}, {"copy;", "\xC2\xA9"}, {"raquo;", "\xC2\xBB"}, {"laquo;", "\xC2\xAB"}};
   std::string out;
   for (size_t i = 0; i < s.size();) {
     if (s[i] != '&') {
@@ -299,7 +318,8 @@ std::string UnescapeHtml(std::string_view s) {
       continue;
     }
     const std::string_view rest = s.substr(i + 1);
-    const auto* named = std::find_if(std::begin(kNamed), std::end(kNamed), [&](const auto& n) { return rest.starts_with(n.first); });
+    const auto* named =
+        std::find_if(std::begin(kNamed), std::end(kNamed), [&](const auto& n) { return rest.starts_with(n.first); });
     if (named != std::end(kNamed)) {
       out += named->second;
       i += 1 + named->first.size();
@@ -310,7 +330,8 @@ std::string UnescapeHtml(std::string_view s) {
     const char* begin = rest.data() + std::min<size_t>(hex ? 2 : 1, rest.size());
     const auto parsed = std::from_chars(begin, rest.data() + rest.size(), code, hex ? 16 : 10);
     const bool valid = code > 31 && code < 0x110000 && !(code >= 0xD800 && code < 0xE000);
-    if (rest.starts_with("#") && parsed.ec == std::errc() && parsed.ptr < rest.data() + rest.size() && *parsed.ptr == ';' && valid) {
+    if (rest.starts_with("#") && parsed.ec == std::errc() && parsed.ptr < rest.data() + rest.size() &&
+        *parsed.ptr == ';' && valid) {
       AppendUtf8(out, code);
       i += 1 + static_cast<size_t>(parsed.ptr - rest.data()) + 1;
     } else {
@@ -352,10 +373,15 @@ Value FilterStripTags(Interp& in, const Value& v, Args& args) {
   return in.Str(UnescapeHtml(collapsed));
 }
 
+bool HoldsDict(const Value& v) {  // pprint sorts dicts, repr does not
+  return v.Is(Kind::kDict) || (v.IsSequence() && std::any_of(v.items().begin(), v.items().end(), HoldsDict));
+}
+
 Value FilterPprint(Interp& in, const Value& v, Args& args) {
   const Bound b(args, "pprint", {}, 0);
   std::string text = Repr(in, v);
-  if (CountCodePoints(text) > 80) Throw(Err::kUnsupported, "the filter 'pprint' is supported for values of one line only");
+  if (CountCodePoints(text) > 80 || HoldsDict(v))
+    Throw(Err::kUnsupported, "the filter 'pprint' is supported for values of one line without dicts only");
   return in.Str(std::move(text));
 }
 
@@ -364,14 +390,33 @@ Value FilterToJson(Interp& in, const Value& v, Args& args) {
   return in.Str(ToJson(in, v, b.Flag(0, false), b.Or(1, Value::None()), b.Or(2, Value::None()), b.Flag(3, false)));
 }
 
-Value FilterUrlize(Interp&, const Value&, Args&) { Throw(Err::kUnsupported, "the filter 'urlize' is not supported: chat templates render plain text"); }
+Value FilterUrlize(Interp&, const Value&, Args&) {
+  Throw(Err::kUnsupported, "the filter 'urlize' is not supported: chat templates render plain text");
+}
 
 constexpr NamedFilter kFilters[] = {
-    {"tojson", FilterToJson}, {"trim", FilterTrim}, {"string", FilterString}, {"safe", FilterSafe}, {"lower", Map<ToLower>},
-    {"upper", Map<ToUpper>}, {"title", Map<TitleWords>}, {"capitalize", Map<Capitalize>}, {"replace", FilterReplace},
-    {"indent", FilterIndent}, {"format", FilterFormat}, {"escape", FilterEscape}, {"e", FilterEscape}, {"forceescape", FilterForceEscape},
-    {"center", FilterCenter}, {"truncate", FilterTruncate}, {"wordcount", FilterWordCount}, {"wordwrap", FilterWordWrap},
-    {"urlencode", FilterUrlEncode}, {"xmlattr", FilterXmlAttr}, {"striptags", FilterStripTags}, {"pprint", FilterPprint},
+    {"tojson", FilterToJson},
+    {"trim", FilterTrim},
+    {"string", FilterString},
+    {"safe", FilterSafe},
+    {"lower", Map<ToLower>},
+    {"upper", Map<ToUpper>},
+    {"title", Map<TitleWords>},
+    {"capitalize", Map<Capitalize>},
+    {"replace", FilterReplace},
+    {"indent", FilterIndent},
+    {"format", FilterFormat},
+    {"escape", FilterEscape},
+    {"e", FilterEscape},
+    {"forceescape", FilterForceEscape},
+    {"center", FilterCenter},
+    {"truncate", FilterTruncate},
+    {"wordcount", FilterWordCount},
+    {"wordwrap", FilterWordWrap},
+    {"urlencode", FilterUrlEncode},
+    {"xmlattr", FilterXmlAttr},
+    {"striptags", FilterStripTags},
+    {"pprint", FilterPprint},
     {"urlize", FilterUrlize},
 };
 

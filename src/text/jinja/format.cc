@@ -35,7 +35,8 @@ std::string Pad(Interp& in, const std::string& head, const std::string& body, co
 std::string FloatDigits(double magnitude, char type, int64_t precision, bool alternate) {
   if (precision > kMaxPrecision) Throw(Err::kLimit, "the precision is too large");
   if (!std::isfinite(magnitude)) return std::isnan(magnitude) ? "nan" : "inf";
-  char format[8] = {'%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : type, alternate ? type : '\0', '\0'};
+  char format[8] = {'%', alternate ? '#' : '.', alternate ? '.' : '*', alternate ? '*' : type, alternate ? type : '\0',
+                    '\0'};
   std::string out(static_cast<size_t>(precision) + 400, '\0');
   const int n = std::snprintf(out.data(), out.size(), format, static_cast<int>(precision), magnitude);
   out.resize(static_cast<size_t>(std::max(n, 0)));
@@ -75,7 +76,11 @@ std::string Ascii(std::string_view repr) {
       continue;
     }
     char code[16];
-    std::snprintf(code, sizeof code, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", static_cast<unsigned>(c));
+    std::snprintf(code, sizeof code,
+                  c < 0x100     ? "\\x%02x"
+                  : c < 0x10000 ? "\\u%04x"
+                                : "\\U%08x",
+                  static_cast<unsigned>(c));
     out += code;
   }
   return out;
@@ -88,7 +93,8 @@ class Percent {
   Percent(Interp& in, std::string_view format, const Value& args, bool escape)
       : in_(in), s_(format), args_(args), escape_(escape), tuple_(args.Is(Kind::kTuple)) {
     // Whatever has __getitem__ may stand for a mapping, and then need not be used up.
-    mapping_like_ = !tuple_ && !args.IsString() && !args.IsNumber() && !args.IsNone() && !args.Is(Kind::kFunction) && !args.Is(Kind::kMacro);
+    mapping_like_ = !tuple_ && !args.IsString() && !args.IsNumber() && !args.IsNone() && !args.Is(Kind::kFunction) &&
+                    !args.Is(Kind::kMacro);
   }
 
   std::string Run() {
@@ -155,12 +161,18 @@ class Percent {
     }
     bool left = false, plus = false, space = false, zero = false, alternate = false;
     for (;; ++at_) {
-      if (Peek() == '-') left = true;
-      else if (Peek() == '+') plus = true;
-      else if (Peek() == ' ') space = true;
-      else if (Peek() == '0') zero = true;
-      else if (Peek() == '#') alternate = true;
-      else break;
+      if (Peek() == '-')
+        left = true;
+      else if (Peek() == '+')
+        plus = true;
+      else if (Peek() == ' ')
+        space = true;
+      else if (Peek() == '0')
+        zero = true;
+      else if (Peek() == '#')
+        alternate = true;
+      else
+        break;
     }
     int64_t width = Number();
     if (width < 0) {
@@ -184,13 +196,23 @@ class Percent {
     std::string head, body;
     const auto sign = [&](bool negative) { head = negative ? "-" : plus ? "+" : space ? " " : ""; };
     switch (type) {
-      case 's': case 'r': case 'a':
+      case 's':
+      case 'r':
+      case 'a':
         body = Text(subject, type);
         if (precision >= 0) body.resize(ByteOffset(body, precision, CountCodePoints(body)));
         out_ += Pad(in_, "", body, pad);
         return;
-      case 'c': body = Character(subject); out_ += Pad(in_, "", body, pad); return;
-      case 'd': case 'i': case 'u': case 'o': case 'x': case 'X': {
+      case 'c':
+        body = Character(subject);
+        out_ += Pad(in_, "", body, pad);
+        return;
+      case 'd':
+      case 'i':
+      case 'u':
+      case 'o':
+      case 'x':
+      case 'X': {
         const bool decimal = type == 'd' || type == 'i' || type == 'u';
         const int64_t value = Integer(subject, type, decimal);
         sign(value < 0);
@@ -203,7 +225,12 @@ class Percent {
         if (alternate && !decimal) head += type == 'o' ? "0o" : type == 'x' ? "0x" : "0X";
         break;
       }
-      case 'e': case 'E': case 'f': case 'F': case 'g': case 'G': {
+      case 'e':
+      case 'E':
+      case 'f':
+      case 'F':
+      case 'g':
+      case 'G': {
         if (subject.IsUndefined()) ThrowUndefined(subject);
         if (!subject.IsNumber()) Throw(Err::kType, "must be real number, not " + std::string(TypeName(subject)));
         const double d = subject.AsDouble();
@@ -227,7 +254,8 @@ class Percent {
   }
   std::string Character(const Value& v) {
     std::string out;
-    if (v.IsIntegral() && v.integer() >= 0 && v.integer() < 0x110000 && (v.integer() < 0xD800 || v.integer() > 0xDFFF)) {
+    if (v.IsIntegral() && v.integer() >= 0 && v.integer() < 0x110000 &&
+        (v.integer() < 0xD800 || v.integer() > 0xDFFF)) {
       AppendUtf8(out, static_cast<char32_t>(v.integer()));
       return out;
     }
@@ -299,15 +327,21 @@ Spec ParseSpec(std::string_view s) {
 }
 
 [[noreturn]] void UnknownCode(const Spec& spec, const Value& v) {
-  Throw(Err::kValue, std::string("Unknown format code '") + spec.type + "' for object of type '" + std::string(TypeName(v)) + "'");
+  Throw(Err::kValue,
+        std::string("Unknown format code '") + spec.type + "' for object of type '" + std::string(TypeName(v)) + "'");
 }
 
 std::string FormatText(Interp& in, const Value& v, const Spec& spec) {
   if (spec.type != 0 && spec.type != 's') UnknownCode(spec, v);
-  if (spec.sign != '-' || spec.alternate || spec.grouping != 0 || spec.align == '=') Throw(Err::kValue, "this format specifier is not allowed for strings");
+  if (spec.sign != '-' || spec.alternate || spec.grouping != 0 || spec.align == '=')
+    Throw(Err::kValue, "this format specifier is not allowed for strings");
   std::string s = v.text();
   if (spec.precision >= 0) s.resize(ByteOffset(s, spec.precision, v.As<StringObj>().length));
-  return Pad(in, "", s, {!spec.fill.empty() ? spec.fill : spec.zero ? "0" : " ", spec.align != 0 ? spec.align : '<', spec.width});
+  return Pad(in, "", s,
+             {!spec.fill.empty() ? spec.fill
+              : spec.zero        ? "0"
+                                 : " ",
+              spec.align != 0 ? spec.align : '<', spec.width});
 }
 
 std::string FormatFloat(double magnitude, const Spec& spec, const Value& v) {
@@ -319,8 +353,12 @@ std::string FormatFloat(double magnitude, const Spec& spec, const Value& v) {
         if (s.find_first_not_of("0123456789") == std::string::npos) s += ".0";
         return s;
       }
-    case 'e': case 'E': case 'f': case 'F': case 'g': case 'G':
-      return FloatDigits(magnitude, spec.type, spec.precision < 0 ? 6 : spec.precision, spec.alternate);
+    case 'e':
+    case 'E':
+    case 'f':
+    case 'F':
+    case 'g':
+    case 'G': return FloatDigits(magnitude, spec.type, spec.precision < 0 ? 6 : spec.precision, spec.alternate);
     case 'n': return FloatDigits(magnitude, 'g', spec.precision < 0 ? 6 : spec.precision, spec.alternate);
     case '%': return FloatDigits(magnitude * 100, 'f', spec.precision < 0 ? 6 : spec.precision, spec.alternate) + "%";
     default: UnknownCode(spec, v);
@@ -336,7 +374,8 @@ std::string FormatNumber(Interp& in, const Value& v, const Spec& spec) {
   if (v.IsIntegral() && (spec.type == 0 || integer_types.find(spec.type) != std::string_view::npos)) {
     if (spec.precision >= 0) Throw(Err::kValue, "Precision not allowed in integer format specifier");
     if (spec.type == 'c') {
-      if (v.integer() < 0 || v.integer() > 0x10FFFF || (v.integer() >= 0xD800 && v.integer() < 0xE000)) Throw(Err::kOverflow, "%c arg not in range(0x110000)");
+      if (v.integer() < 0 || v.integer() > 0x10FFFF || (v.integer() >= 0xD800 && v.integer() < 0xE000))
+        Throw(Err::kOverflow, "%c arg not in range(0x110000)");
       AppendUtf8(body, static_cast<char32_t>(v.integer()));
       return Pad(in, "", body, {spec.fill.empty() ? " " : spec.fill, spec.align != 0 ? spec.align : '<', spec.width});
     }
@@ -359,7 +398,8 @@ std::string FormatNumber(Interp& in, const Value& v, const Spec& spec) {
 
 class Formatter {
  public:
-  Formatter(Interp& in, Args& args, const Value* mapping, bool escape) : in_(in), args_(args), mapping_(mapping), escape_(escape) {}
+  Formatter(Interp& in, Args& args, const Value* mapping, bool escape)
+      : in_(in), args_(args), mapping_(mapping), escape_(escape) {}
 
   std::string Run(std::string_view s, int depth) {
     if (depth < 0) Throw(Err::kValue, "Max string recursion exceeded");
@@ -432,13 +472,16 @@ class Formatter {
     const size_t first_end = std::min(name.find_first_of(".["), name.size());
     const std::string first(name.substr(0, first_end));
     Value v;
-    const bool digits = !first.empty() && first.size() < 10 && first.find_first_not_of("0123456789") == std::string::npos;
+    const bool digits =
+        !first.empty() && first.size() < 10 && first.find_first_not_of("0123456789") == std::string::npos;
     if (name.empty() || digits) {
       const bool automatic = name.empty();
-      if (automatic ? manual_ : automatic_ > 0) Throw(Err::kValue, "cannot switch between manual field specification and automatic field numbering");
+      if (automatic ? manual_ : automatic_ > 0)
+        Throw(Err::kValue, "cannot switch between manual field specification and automatic field numbering");
       manual_ = manual_ || !automatic;
       const size_t index = automatic ? automatic_++ : static_cast<size_t>(std::stoll(first));
-      if (index >= args_.positional.size()) Throw(Err::kLookup, "Replacement index " + std::to_string(index) + " out of range for positional args tuple");
+      if (index >= args_.positional.size())
+        Throw(Err::kLookup, "Replacement index " + std::to_string(index) + " out of range for positional args tuple");
       v = args_.positional[index];
     } else {
       v = Named(first);
@@ -459,7 +502,8 @@ class Formatter {
       const bool index = key.size() < 18 && key.find_first_not_of("0123456789") == std::string::npos;
       v = GetItem(in_, v, index ? Value::Int(std::stoll(key)) : in_.Str(key));
       name.remove_prefix(close + 1);
-      if (!name.empty() && name[0] != '.' && name[0] != '[') Throw(Err::kValue, "Only '.' or '[' may follow ']' in format field specifier");
+      if (!name.empty() && name[0] != '.' && name[0] != '[')
+        Throw(Err::kValue, "Only '.' or '[' may follow ']' in format field specifier");
     }
     return v;
   }
@@ -496,7 +540,8 @@ std::string FormatMethod(Interp& in, const std::string& format, Args& args, cons
 
 std::string FormatValue(Interp& in, const Value& v, std::string_view spec_text) {
   if (spec_text.empty()) return ToStr(in, v);
-  if (!v.IsString() && !v.IsNumber()) Throw(Err::kType, "unsupported format string passed to " + std::string(TypeName(v)) + ".__format__");
+  if (!v.IsString() && !v.IsNumber())
+    Throw(Err::kType, "unsupported format string passed to " + std::string(TypeName(v)) + ".__format__");
   const Spec spec = ParseSpec(spec_text);
   return v.IsString() ? FormatText(in, v, spec) : FormatNumber(in, v, spec);
 }

@@ -10,7 +10,9 @@ namespace {
 
 // dict(mapping or pairs, **more): the arguments of dict and namespace.
 Table MakeTable(Interp& in, Args& args, std::string_view function) {
-  if (args.positional.size() > 1) Throw(Err::kType, std::string(function) + " expected at most 1 argument, got " + std::to_string(args.positional.size()));
+  if (args.positional.size() > 1)
+    Throw(Err::kType,
+          std::string(function) + " expected at most 1 argument, got " + std::to_string(args.positional.size()));
   Table table;
   if (!args.positional.empty()) {
     const Value& source = args.positional[0];
@@ -20,7 +22,9 @@ Table MakeTable(Interp& in, Args& args, std::string_view function) {
       Iter it(in, source);
       for (Value item; it.Next(item);) {
         std::vector<Value> pair = ToVector(in, item);
-        if (pair.size() != 2) Throw(Err::kValue, "dictionary update sequence element has length " + std::to_string(pair.size()) + "; 2 is required");
+        if (pair.size() != 2)
+          Throw(Err::kValue,
+                "dictionary update sequence element has length " + std::to_string(pair.size()) + "; 2 is required");
         table.Set(pair[0], pair[1], in.budget());
       }
     }
@@ -68,7 +72,8 @@ Value RaiseException(Interp& in, const Value&, Args& args) {
 // datetime.strftime of a time without a zone: %f is zero, %z and %Z are empty, the rest is the C library's in the C locale.
 Value StrftimeNow(Interp& in, const Value&, Args& args) {
   const Bound b(args, "strftime_now", {"format"}, 1);
-  if (!b.Get(0).IsString()) Throw(Err::kType, "strftime() argument 1 must be str, not " + std::string(TypeName(b.Get(0))));
+  if (!b.Get(0).IsString())
+    Throw(Err::kType, "strftime() argument 1 must be str, not " + std::string(TypeName(b.Get(0))));
   const std::time_t now = in.now() ? static_cast<std::time_t>(*in.now()) : std::time(nullptr);
   std::tm parts{};
   const bool ok = in.now() ? gmtime_r(&now, &parts) != nullptr : localtime_r(&now, &parts) != nullptr;
@@ -105,7 +110,9 @@ Value StrftimeNow(Interp& in, const Value&, Args& args) {
   Throw(Err::kLimit, "the output is too long");
 }
 
-Value Lipsum(Interp&, const Value&, Args&) { Throw(Err::kUnsupported, "lipsum() is not supported: a prompt must be reproducible"); }
+Value Lipsum(Interp&, const Value&, Args&) {
+  Throw(Err::kUnsupported, "lipsum() is not supported: a prompt must be reproducible");
+}
 
 }  // namespace
 

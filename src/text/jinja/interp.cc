@@ -41,7 +41,8 @@ int64_t LoopObj::Length(Interp& in) {
 
 class Interp::CallFrame {
  public:
-  CallFrame(Interp& in, const FunctionInfo& function, Activation* parent) : in_(in), bytes_(sizeof(Activation) + static_cast<size_t>(function.slots) * sizeof(Value)) {
+  CallFrame(Interp& in, const FunctionInfo& function, Activation* parent)
+      : in_(in), bytes_(sizeof(Activation) + static_cast<size_t>(function.slots) * sizeof(Value)) {
     if (in_.calls_ >= in_.limits_.call_depth) Throw(Err::kLimit, "maximum recursion depth exceeded");
     in_.stack_.Check();
     in_.budget_.Take(bytes_);
@@ -73,8 +74,13 @@ Activation* Interp::Keep(std::unique_ptr<Activation> activation) {
 }
 
 Interp::Interp(const Template& tree, const TemplateLimits& limits, std::optional<int64_t> now_unix_seconds)
-    : tree_(tree), limits_(limits), now_(now_unix_seconds), budget_{limits.steps, 0, limits.memory_bytes}, heap_(budget_),
-      stack_(limits.stack_bytes), constants_(tree.constants.size()) {}
+    : tree_(tree),
+      limits_(limits),
+      now_(now_unix_seconds),
+      budget_{limits.steps, 0, limits.memory_bytes},
+      heap_(budget_),
+      stack_(limits.stack_bytes),
+      constants_(tree.constants.size()) {}
 
 std::string Interp::Run(Table variables) {
   variables_ = std::move(variables);
@@ -227,7 +233,8 @@ Interp::Flow Interp::ExecStmt(const Stmt& s, Activation& frame, OutBuffer& out) 
 }
 
 // One pass through the body; false: the loop ends.
-bool Interp::RunBody(const Stmt& s, Activation& frame, const Value& item, const Value* loop, OutBuffer& out, bool* completed) {
+bool Interp::RunBody(const Stmt& s, Activation& frame, const Value& item, const Value* loop, OutBuffer& out,
+                     bool* completed) {
   Assign(*s.exprs[0], item, frame);
   if (loop != nullptr) Slot(s.target, frame) = *loop;
   Enter(s.scope, frame);
@@ -246,7 +253,10 @@ Interp::Flow Interp::RunLoop(const Stmt& s, Activation& frame, const Value& iter
     // An item may hold the loop itself: what the loop holds goes when it ends.
     struct Release {
       LoopObj& loop;
-      ~Release() { loop.iterable = loop.after = loop.current = loop.before = loop.changed = Value(); loop.iterator = Iter(); }
+      ~Release() {
+        loop.iterable = loop.after = loop.current = loop.before = loop.changed = Value();
+        loop.iterator = Iter();
+      }
     } release{*loop};
     loop->iterable = source;
     loop->iterator = Iter(*this, source);
@@ -334,7 +344,8 @@ void Interp::Assign(const Expr& target, const Value& value, Activation& frame) {
     }
   }
   if (items.size() != target.kids.size()) {
-    Throw(Err::kValue, "not enough values to unpack (expected " + std::to_string(target.kids.size()) + ", got " + std::to_string(items.size()) + ")");
+    Throw(Err::kValue, "not enough values to unpack (expected " + std::to_string(target.kids.size()) + ", got " +
+                           std::to_string(items.size()) + ")");
   }
   for (size_t i = 0; i < items.size(); ++i) Assign(*target.kids[i], items[i], frame);
 }
@@ -388,7 +399,8 @@ Value Interp::CallMacro(const MacroObj& macro, Args& args) {
   }
   if (!s.reads_kwargs && !args.named.empty()) {
     if (std::any_of(args.named.begin(), args.named.end(), [](const auto& n) { return n.first == "caller"; })) {
-      Throw(Err::kType, "macro " + shown + " was invoked with two values for the special caller argument. This is most likely a bug.");
+      Throw(Err::kType, "macro " + shown +
+                            " was invoked with two values for the special caller argument. This is most likely a bug.");
     }
     Throw(Err::kType, "macro " + shown + " takes no keyword argument " + ReprString(args.named[0].first));
   }
@@ -405,7 +417,8 @@ Value Interp::CallMacro(const MacroObj& macro, Args& args) {
   }
   if (s.reads_varargs) {
     const size_t skip = std::min(args.positional.size(), s.params.size());
-    Slot(s.varargs, frame) = heap_.Tuple({args.positional.begin() + static_cast<ptrdiff_t>(skip), args.positional.end()});
+    Slot(s.varargs, frame) =
+        heap_.Tuple({args.positional.begin() + static_cast<ptrdiff_t>(skip), args.positional.end()});
   }
   const size_t without_default = s.params.size() - s.defaults.size();
   for (size_t i = 0; i < s.params.size(); ++i) {
@@ -432,7 +445,8 @@ Value Interp::Call(const Value& callee, Args& args) {
     case Kind::kLoop: {
       const auto& loop = callee.As<LoopObj>();
       const Bound b(args, "loop", {"iterable"}, 1);
-      if (loop.recurse == nullptr) Throw(Err::kType, "The loop must have the 'recursive' marker to be called recursively.");
+      if (loop.recurse == nullptr)
+        Throw(Err::kType, "The loop must have the 'recursive' marker to be called recursively.");
       const int line = line_;
       Value v = Str(RunRecursiveLoop(*loop.recurse, loop.closure, b.Get(0), loop.depth0 + 1));
       line_ = line;
@@ -487,8 +501,13 @@ Value Interp::Eval(const Expr& e, Activation& frame) {
       }
       return heap_.Dict(std::move(table));
     }
-    case ExprKind::kAdd: case ExprKind::kSub: case ExprKind::kMul: case ExprKind::kDiv: case ExprKind::kFloorDiv:
-    case ExprKind::kMod: case ExprKind::kPow: {
+    case ExprKind::kAdd:
+    case ExprKind::kSub:
+    case ExprKind::kMul:
+    case ExprKind::kDiv:
+    case ExprKind::kFloorDiv:
+    case ExprKind::kMod:
+    case ExprKind::kPow: {
       const Value left = Eval(*e.kids[0], frame);
       const Value right = Eval(*e.kids[1], frame);
       return Binary(*this, e.kind, left, right);
@@ -506,7 +525,8 @@ Value Interp::Eval(const Expr& e, Activation& frame) {
     case ExprKind::kCond:
       if (Truth(Eval(*e.kids[0], frame))) return Eval(*e.kids[1], frame);
       if (e.kids.size() > 2) return Eval(*e.kids[2], frame);
-      return MakeUndefined("the inline if-expression on line " + std::to_string(e.line) + " evaluated to false and no else section was defined.");
+      return MakeUndefined("the inline if-expression on line " + std::to_string(e.line) +
+                           " evaluated to false and no else section was defined.");
     case ExprKind::kGetattr: {
       const Value object = Eval(*e.kids[0], frame);
       return GetAttr(*this, object, Constant(e));
@@ -560,13 +580,15 @@ Value Interp::EvalCompare(const Expr& e, Activation& frame) {
 
 void Interp::EvalArgs(const Expr& e, Activation& frame, Args& args) {
   for (size_t i = 0; i < e.n_args; ++i) args.positional.push_back(Eval(*e.kids[1 + i], frame));
-  for (size_t i = 0; i < e.keywords.size(); ++i) args.named.emplace_back(e.keywords[i], Eval(*e.kids[1 + e.n_args + i], frame));
+  for (size_t i = 0; i < e.keywords.size(); ++i)
+    args.named.emplace_back(e.keywords[i], Eval(*e.kids[1 + e.n_args + i], frame));
   if (e.star_args) {
     for (Value& v : ToVector(*this, Eval(*e.star_args, frame))) args.positional.push_back(std::move(v));
   }
   if (!e.star_kwargs) return;
   const Value more = Eval(*e.star_kwargs, frame);
-  if (!more.Is(Kind::kDict)) Throw(Err::kType, "argument after ** must be a mapping, not " + std::string(TypeName(more)));
+  if (!more.Is(Kind::kDict))
+    Throw(Err::kType, "argument after ** must be a mapping, not " + std::string(TypeName(more)));
   for (const auto& [key, value] : more.As<DictObj>().table.items()) {
     if (!key.IsString()) Throw(Err::kType, "keywords must be strings");
     if (std::any_of(args.named.begin(), args.named.end(), [&](const auto& n) { return n.first == key.text(); })) {
@@ -578,9 +600,9 @@ void Interp::EvalArgs(const Expr& e, Activation& frame, Args& args) {
 }
 
 Value Interp::EvalFilter(const Expr& e, Activation& frame, const Value* body) {
-  const Value value = e.kids[0] == nullptr         ? *body
-                      : body != nullptr            ? EvalFilter(*e.kids[0], frame, body)
-                                                   : Eval(*e.kids[0], frame);
+  const Value value = e.kids[0] == nullptr ? *body
+                      : body != nullptr    ? EvalFilter(*e.kids[0], frame, body)
+                                           : Eval(*e.kids[0], frame);
   Args args;
   EvalArgs(e, frame, args);
   line_ = e.line;
@@ -614,7 +636,8 @@ bool Interp::CallTest(std::string_view name, const Value& value, Args& args) {
   return test(*this, value, args);
 }
 
-Bound::Bound(Args& args, std::string_view function, std::initializer_list<std::string_view> names, size_t required) : values_(names.size()) {
+Bound::Bound(Args& args, std::string_view function, std::initializer_list<std::string_view> names, size_t required)
+    : values_(names.size()) {
   if (args.positional.size() > names.size()) {
     Throw(Err::kType, std::string(function) + "() takes at most " + std::to_string(names.size()) + " arguments (" +
                           std::to_string(args.positional.size()) + " given)");
@@ -622,14 +645,17 @@ Bound::Bound(Args& args, std::string_view function, std::initializer_list<std::s
   for (size_t i = 0; i < args.positional.size(); ++i) values_[i] = args.positional[i];
   for (const auto& [name, value] : args.named) {
     const auto at = std::find(names.begin(), names.end(), name);
-    if (at == names.end()) Throw(Err::kType, std::string(function) + "() got an unexpected keyword argument " + ReprString(name));
+    if (at == names.end())
+      Throw(Err::kType, std::string(function) + "() got an unexpected keyword argument " + ReprString(name));
     Value& slot = values_[static_cast<size_t>(at - names.begin())];
-    if (!slot.IsMissing()) Throw(Err::kType, std::string(function) + "() got multiple values for argument " + ReprString(name));
+    if (!slot.IsMissing())
+      Throw(Err::kType, std::string(function) + "() got multiple values for argument " + ReprString(name));
     slot = value;
   }
   for (size_t i = 0; i < required; ++i) {
     if (values_[i].IsMissing()) {
-      Throw(Err::kType, std::string(function) + "() missing a required argument: " + ReprString(*(names.begin() + static_cast<ptrdiff_t>(i))));
+      Throw(Err::kType, std::string(function) + "() missing a required argument: " +
+                            ReprString(*(names.begin() + static_cast<ptrdiff_t>(i))));
     }
   }
 }

@@ -39,12 +39,12 @@ struct LoopObj : Object {
   Value after, current, before;  // missing: none
   int64_t index0 = -1, length = -1;
   int depth0 = 0;
-  Value changed;                 // the last arguments of changed()
+  Value changed;  // the last arguments of changed()
   const Stmt* recurse = nullptr;
   Activation* closure = nullptr;
 
-  bool Advance(Interp& in);      // to the next item
-  bool PeekNext();               // fills `after`
+  bool Advance(Interp& in);  // to the next item
+  bool PeekNext();           // fills `after`
   int64_t Length(Interp& in);
 };
 
@@ -155,6 +155,7 @@ class Bound {
   std::vector<Value> values_;
 };
 
-void AddGlobals(Interp& in, Table& variables);  // globals.cc: range, dict, namespace, cycler, joiner, raise_exception, strftime_now
+void AddGlobals(Interp& in,
+                Table& variables);  // globals.cc: range, dict, namespace, cycler, joiner, raise_exception, strftime_now
 
 }  // namespace ridge::text::jinja

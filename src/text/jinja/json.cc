@@ -28,7 +28,8 @@ class Dumper {
     }
     if (separators.IsNone()) return;
     const std::vector<Value> pair = ToVector(in, separators);
-    if (pair.size() != 2 || !pair[0].IsString() || !pair[1].IsString()) Throw(Err::kValue, "separators must be two strings");
+    if (pair.size() != 2 || !pair[0].IsString() || !pair[1].IsString())
+      Throw(Err::kValue, "separators must be two strings");
     item_separator_ = pair[0].text();
     key_separator_ = pair[1].text();
   }
@@ -107,8 +108,9 @@ class Dumper {
     if (sort_keys_) {  // insertion by Python's order of keys, which refuses to compare unlike ones
       for (size_t i = 1; i < items.size(); ++i) Less(in_, items[i].first, items[i - 1].first);
       std::stable_sort(items.begin(), items.end(), [](const Table::Item& a, const Table::Item& b) {
-        return a.first.IsString() && b.first.IsString() ? a.first.text() < b.first.text()
-               : a.first.IsNumber() && b.first.IsNumber() ? a.first.AsDouble() < b.first.AsDouble() : false;
+        return a.first.IsString() && b.first.IsString()   ? a.first.text() < b.first.text()
+               : a.first.IsNumber() && b.first.IsNumber() ? a.first.AsDouble() < b.first.AsDouble()
+                                                          : false;
       });
     }
     out_ += '{';
@@ -167,7 +169,8 @@ class Dumper {
 
 }  // namespace
 
-std::string ToJson(Interp& in, const Value& v, bool ensure_ascii, const Value& indent, const Value& separators, bool sort_keys) {
+std::string ToJson(Interp& in, const Value& v, bool ensure_ascii, const Value& indent, const Value& separators,
+                   bool sort_keys) {
   return Dumper(in, ensure_ascii, indent, separators, sort_keys).Run(v);
 }
 

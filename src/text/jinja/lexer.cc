@@ -57,7 +57,8 @@ class Lexer {
   }
 
   void Advance(size_t n) {
-    line_ += static_cast<int>(std::count(source_.begin() + static_cast<ptrdiff_t>(pos_), source_.begin() + static_cast<ptrdiff_t>(pos_ + n), '\n'));
+    line_ += static_cast<int>(std::count(source_.begin() + static_cast<ptrdiff_t>(pos_),
+                                         source_.begin() + static_cast<ptrdiff_t>(pos_ + n), '\n'));
     pos_ += n;
   }
 
@@ -137,7 +138,8 @@ class Lexer {
       if (next == '{' || next == '%' || next == '#') break;
     }
     const char type = source_[tag + 1];
-    char sign = tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? source_[tag + 2] : '\0';
+    char sign =
+        tag + 2 < source_.size() && (source_[tag + 2] == '-' || source_[tag + 2] == '+') ? source_[tag + 2] : '\0';
     char raw_sign = '\0';
     if (type == '%') {
       if (const size_t raw = RawBegin(tag, &raw_sign); raw != 0) {
@@ -260,7 +262,10 @@ class Lexer {
     const char kind = static_cast<char>(Peek(1) | 32);
     if (Peek() == '0' && (kind == 'x' || kind == 'o' || kind == 'b')) {
       const int wanted = kind == 'x' ? 16 : kind == 'o' ? 8 : 2;
-      const auto digit = [&](size_t i) { const int d = HexDigit(Peek(i)); return d >= 0 && d < wanted; };
+      const auto digit = [&](size_t i) {
+        const int d = HexDigit(Peek(i));
+        return d >= 0 && d < wanted;
+      };
       size_t p = 2;
       while (digit(p) || (Peek(p) == '_' && digit(p + 1))) ++p;
       if (p > 2) {
@@ -323,14 +328,20 @@ class Lexer {
       if (static_cast<unsigned char>(c) >= 0x80) {
         const char32_t point = DecodeAt(s, i);
         char name[16];
-        std::snprintf(name, sizeof name, point < 0x100 ? "\\x%02x" : point < 0x10000 ? "\\u%04x" : "\\U%08x", static_cast<unsigned>(point));
+        std::snprintf(name, sizeof name,
+                      point < 0x100     ? "\\x%02x"
+                      : point < 0x10000 ? "\\u%04x"
+                                        : "\\U%08x",
+                      static_cast<unsigned>(point));
         out += name;
         continue;
       }
       ++i;
       switch (c) {
         case '\n': break;
-        case '\\': case '\'': case '"': out += c; break;
+        case '\\':
+        case '\'':
+        case '"': out += c; break;
         case 'a': out += '\a'; break;
         case 'b': out += '\b'; break;
         case 'f': out += '\f'; break;
@@ -342,15 +353,21 @@ class Lexer {
         case 'u': i = Hex(s, i, 4, out); break;
         case 'U': i = Hex(s, i, 8, out); break;
         case 'N': Fail("\\N{...} escapes are not supported");
-        case '0': case '1': case '2': case '3': case '4': case '5': case '6': case '7': {
+        case '0':
+        case '1':
+        case '2':
+        case '3':
+        case '4':
+        case '5':
+        case '6':
+        case '7': {
           char32_t value = static_cast<char32_t>(c - '0');
-          for (int n = 1; n < 3 && i < s.size() && s[i] >= '0' && s[i] <= '7'; ++n) value = value * 8 + static_cast<char32_t>(s[i++] - '0');
+          for (int n = 1; n < 3 && i < s.size() && s[i] >= '0' && s[i] <= '7'; ++n)
+            value = value * 8 + static_cast<char32_t>(s[i++] - '0');
           AppendUtf8(out, value);
           break;
         }
-        default:
-          out += '\\';
-          out += c;
+        default: out += '\\'; out += c;
       }
     }
     return out;
@@ -414,7 +431,11 @@ std::string Describe(const Token& token) {
     case Tok::kBlockBegin: return "begin of statement block";
     case Tok::kBlockEnd: return "end of statement block";
     case Tok::kEof: return "end of template";
-    case Tok::kName: case Tok::kString: case Tok::kInteger: case Tok::kFloat: case Tok::kOperator: break;
+    case Tok::kName:
+    case Tok::kString:
+    case Tok::kInteger:
+    case Tok::kFloat:
+    case Tok::kOperator: break;
   }
   return token.text.substr(0, 60);
 }

@@ -13,8 +13,17 @@
 namespace ridge::text::jinja {
 
 enum class Tok : uint8_t {
-  kData, kVariableBegin, kVariableEnd, kBlockBegin, kBlockEnd,
-  kName, kString, kInteger, kFloat, kOperator, kEof,
+  kData,
+  kVariableBegin,
+  kVariableEnd,
+  kBlockBegin,
+  kBlockEnd,
+  kName,
+  kString,
+  kInteger,
+  kFloat,
+  kOperator,
+  kEof,
 };
 
 struct Token {

@@ -64,7 +64,8 @@ Value DictCopy(Interp& in, const Value& self, Args& args) {
 
 Value BitLength(Interp&, const Value& self, Args& args) {
   const Bound b(args, "bit_length", {}, 0);
-  uint64_t magnitude = self.integer() < 0 ? 0 - static_cast<uint64_t>(self.integer()) : static_cast<uint64_t>(self.integer());
+  uint64_t magnitude =
+      self.integer() < 0 ? 0 - static_cast<uint64_t>(self.integer()) : static_cast<uint64_t>(self.integer());
   int64_t bits = 0;
   for (; magnitude != 0; magnitude >>= 1) ++bits;
   return Value::Int(bits);
@@ -157,24 +158,29 @@ Value MacroAttribute(Interp& in, const Value& object, std::string_view name) {
 
 constexpr NamedMethod kListMethods[] = {{"copy", ListCopy}, {"count", SequenceCount}, {"index", SequenceIndex}};
 constexpr NamedMethod kTupleMethods[] = {{"count", SequenceCount}, {"index", SequenceIndex}};
-constexpr NamedMethod kDictMethods[] = {{"copy", DictCopy}, {"get", DictGet}, {"items", DictView<ViewObj::What::kItems>},
-                                        {"keys", DictView<ViewObj::What::kKeys>}, {"values", DictView<ViewObj::What::kValues>}};
+constexpr NamedMethod kDictMethods[] = {{"copy", DictCopy},
+                                        {"get", DictGet},
+                                        {"items", DictView<ViewObj::What::kItems>},
+                                        {"keys", DictView<ViewObj::What::kKeys>},
+                                        {"values", DictView<ViewObj::What::kValues>}};
 
 // What ImmutableSandboxedEnvironment keeps from templates.
 constexpr std::string_view kUnsafeList[] = {"append", "clear", "pop", "reverse", "insert", "sort", "extend", "remove"};
 constexpr std::string_view kUnsafeDict[] = {"clear", "pop", "popitem", "setdefault", "update"};
 // Attributes that every Python object has: reaching one is refused, where an unknown name is only undefined.
-constexpr std::string_view kPrivate[] = {"__class__", "__delattr__", "__dir__", "__doc__", "__eq__", "__format__", "__ge__",
-                                         "__getattribute__", "__gt__", "__hash__", "__init__", "__init_subclass__", "__le__", "__lt__",
-                                         "__ne__", "__new__", "__reduce__", "__reduce_ex__", "__repr__", "__setattr__", "__sizeof__",
-                                         "__str__", "__subclasshook__"};
+constexpr std::string_view kPrivate[] = {
+    "__class__", "__delattr__",      "__dir__",    "__doc__",  "__eq__",          "__format__",
+    "__ge__",    "__getattribute__", "__gt__",     "__hash__", "__init__",        "__init_subclass__",
+    "__le__",    "__lt__",           "__ne__",     "__new__",  "__reduce__",      "__reduce_ex__",
+    "__repr__",  "__setattr__",      "__sizeof__", "__str__",  "__subclasshook__"};
 
 bool In(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
 Value Unsafe(Interp& in, const Value& object, std::string_view name) {
-  return in.MakeUndefined("access to attribute " + ReprString(name) + " of '" + std::string(TypeName(object)) + "' object is unsafe.");
+  return in.MakeUndefined("access to attribute " + ReprString(name) + " of '" + std::string(TypeName(object)) +
+                          "' object is unsafe.");
 }
 
 Value Bind(Interp& in, const Value& object, std::string_view name, std::span<const NamedMethod> methods) {
@@ -236,7 +242,12 @@ Value Attribute(Interp& in, const Value& object, std::string_view name) {
     case Kind::kJoiner:
       if (name == "sep") return object.As<JoinerObj>().separator;
       return name == "used" ? Value::Bool(object.As<JoinerObj>().used) : Value();
-    case Kind::kMissing: case Kind::kUndefined: case Kind::kNone: case Kind::kNamespace: case Kind::kView: case Kind::kIterator:
+    case Kind::kMissing:
+    case Kind::kUndefined:
+    case Kind::kNone:
+    case Kind::kNamespace:
+    case Kind::kView:
+    case Kind::kIterator:
     case Kind::kFunction: return {};
   }
   return {};

@@ -19,11 +19,11 @@ struct NamedMethod {
   Method method;
 };
 
-std::span<const NamedMethod> StringMethods();      // methods_string.cc: transforming
-std::span<const NamedMethod> StringQueries();      // methods_query.cc: searching and asking
+std::span<const NamedMethod> StringMethods();  // methods_string.cc: transforming
+std::span<const NamedMethod> StringQueries();  // methods_query.cc: searching and asking
 
 // Shared with the filters.
-void ReserveBytes(Interp& in, int64_t bytes);      // throws kLimit where that much cannot be had
+void ReserveBytes(Interp& in, int64_t bytes);  // throws kLimit where that much cannot be had
 std::vector<std::string_view> SplitLines(std::string_view s, bool keep_ends);
 std::string Justify(Interp& in, const Value& text, int64_t width, const Value& fill, char side);  // side: l, r, c
 std::string ReplaceText(Interp& in, std::string_view s, std::string_view from, std::string_view to, int64_t count);

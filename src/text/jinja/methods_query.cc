@@ -43,7 +43,9 @@ int64_t FindIn(Interp& in, const Value& self, Args& args, bool from_right) {
 }
 
 template <bool kRight>
-Value Find(Interp& in, const Value& self, Args& args) { return Value::Int(FindIn(in, self, args, kRight)); }
+Value Find(Interp& in, const Value& self, Args& args) {
+  return Value::Int(FindIn(in, self, args, kRight));
+}
 
 template <bool kRight>
 Value Index(Interp& in, const Value& self, Args& args) {
@@ -72,7 +74,8 @@ Value HasAffix(Interp&, const Value& self, Args& args) {
   const auto& s = self.As<StringObj>();
   const Window w = MakeWindow(s, b, 1);
   const auto has = [&](const Value& affix) {
-    if (!affix.IsString()) Throw(Err::kType, "startswith first arg must be str or a tuple of str, not " + std::string(TypeName(affix)));
+    if (!affix.IsString())
+      Throw(Err::kType, "startswith first arg must be str or a tuple of str, not " + std::string(TypeName(affix)));
     if (!w.valid) return false;
     const std::string_view part = std::string_view(s.text).substr(w.begin, w.end - w.begin);
     return kEnd ? part.ends_with(affix.text()) : part.starts_with(affix.text());
@@ -138,14 +141,33 @@ Value IsIdentifier(Interp&, const Value& self, Args& args) {
   return Value::Bool(true);
 }
 
-Value NotText(Interp&, const Value&, Args&) { Throw(Err::kUnsupported, "bytes and translation tables are not supported"); }
+Value NotText(Interp&, const Value&, Args&) {
+  Throw(Err::kUnsupported, "bytes and translation tables are not supported");
+}
 
 constexpr NamedMethod kMethods[] = {
-    {"count", Count}, {"endswith", HasAffix<true>}, {"find", Find<false>}, {"index", Index<false>}, {"isalnum", All<IsAlnum>},
-    {"isalpha", All<IsAlpha>}, {"isascii", IsAsciiMethod}, {"isdecimal", All<IsDecimal>}, {"isdigit", All<IsDigit>},
-    {"isidentifier", IsIdentifier}, {"islower", IsCase<false>}, {"isnumeric", All<IsNumeric>}, {"isprintable", All<IsPrintable>},
-    {"isspace", All<IsSpace>}, {"istitle", IsTitleMethod}, {"isupper", IsCase<true>}, {"rfind", Find<true>}, {"rindex", Index<true>},
-    {"startswith", HasAffix<false>}, {"encode", NotText}, {"maketrans", NotText}, {"translate", NotText},
+    {"count", Count},
+    {"endswith", HasAffix<true>},
+    {"find", Find<false>},
+    {"index", Index<false>},
+    {"isalnum", All<IsAlnum>},
+    {"isalpha", All<IsAlpha>},
+    {"isascii", IsAsciiMethod},
+    {"isdecimal", All<IsDecimal>},
+    {"isdigit", All<IsDigit>},
+    {"isidentifier", IsIdentifier},
+    {"islower", IsCase<false>},
+    {"isnumeric", All<IsNumeric>},
+    {"isprintable", All<IsPrintable>},
+    {"isspace", All<IsSpace>},
+    {"istitle", IsTitleMethod},
+    {"isupper", IsCase<true>},
+    {"rfind", Find<true>},
+    {"rindex", Index<true>},
+    {"startswith", HasAffix<false>},
+    {"encode", NotText},
+    {"maketrans", NotText},
+    {"translate", NotText},
 };
 
 }  // namespace

@@ -7,7 +7,8 @@ namespace ridge::text::jinja {
 
 void ReserveBytes(Interp& in, int64_t bytes) {
   const Budget& budget = in.budget();
-  if (bytes > 0 && static_cast<uint64_t>(bytes) > budget.max_bytes - budget.live_bytes) Throw(Err::kLimit, "the template needs too much memory");
+  if (bytes > 0 && static_cast<uint64_t>(bytes) > budget.max_bytes - budget.live_bytes)
+    Throw(Err::kLimit, "the template needs too much memory");
 }
 
 std::vector<std::string_view> SplitLines(std::string_view s, bool keep_ends) {
@@ -28,7 +29,8 @@ std::vector<std::string_view> SplitLines(std::string_view s, bool keep_ends) {
 std::string Justify(Interp& in, const Value& text, int64_t width, const Value& fill, char side) {
   std::string pad = " ";
   if (!fill.IsMissing()) {
-    if (!fill.IsString() || fill.As<StringObj>().length != 1) Throw(Err::kType, "The fill character must be exactly one character long");
+    if (!fill.IsString() || fill.As<StringObj>().length != 1)
+      Throw(Err::kType, "The fill character must be exactly one character long");
     pad = fill.text();
   }
   const auto& s = text.As<StringObj>();
@@ -195,7 +197,8 @@ Value Split(Interp& in, const Value& self, Args& args) {
   const uint64_t limit = max < 0 ? UINT64_MAX : static_cast<uint64_t>(max);
   const std::string& s = self.text();
   in.budget().Step(s.size() / 16);
-  if (!b.Has(0) || b.Get(0).IsNone()) return ToParts(in, self, kRight ? SplitSpaceRight(s, limit) : SplitSpace(s, limit));
+  if (!b.Has(0) || b.Get(0).IsNone())
+    return ToParts(in, self, kRight ? SplitSpaceRight(s, limit) : SplitSpace(s, limit));
   const std::string separator = TextArgument(b.Get(0), "sep");
   if (separator.empty()) Throw(Err::kValue, "empty separator");
   return ToParts(in, self, SplitBy(s, separator, limit, kRight));
@@ -219,7 +222,8 @@ Value Partition(Interp& in, const Value& self, Args& args) {
     const Value empty = Like(in, self, "");
     parts = kRight ? std::vector<Value>{empty, empty, self} : std::vector<Value>{self, empty, empty};
   } else {
-    parts = {Like(in, self, s.substr(0, found)), Like(in, self, separator), Like(in, self, s.substr(found + separator.size()))};
+    parts = {Like(in, self, s.substr(0, found)), Like(in, self, separator),
+             Like(in, self, s.substr(found + separator.size()))};
   }
   return in.heap().Tuple(std::move(parts));
 }
@@ -233,7 +237,8 @@ Value Join(Interp& in, const Value& self, Args& args) {
   Iter it(in, b.Get(0));
   for (Value item; it.Next(item); ++index) {
     if (!item.IsString() && !IsMarkup(self)) {
-      Throw(Err::kType, "sequence item " + std::to_string(index) + ": expected str instance, " + std::string(TypeName(item)) + " found");
+      Throw(Err::kType, "sequence item " + std::to_string(index) + ": expected str instance, " +
+                            std::string(TypeName(item)) + " found");
     }
     if (index > 0) out += self.text();
     out += Escaped(in, self, item, "item");
@@ -246,7 +251,9 @@ Value Join(Interp& in, const Value& self, Args& args) {
 Value Replace(Interp& in, const Value& self, Args& args) {
   const Bound b(args, "replace", {"", "", ""}, 2);
   const int64_t count = b.Has(2) ? ToIndex(b.Get(2), "count") : -1;
-  return Like(in, self, ReplaceText(in, self.text(), TextArgument(b.Get(0), "replace() argument 1"), Escaped(in, self, b.Get(1), "replace() argument 2"), count));
+  return Like(in, self,
+              ReplaceText(in, self.text(), TextArgument(b.Get(0), "replace() argument 1"),
+                          Escaped(in, self, b.Get(1), "replace() argument 2"), count));
 }
 
 template <char kSide>
@@ -310,12 +317,31 @@ Value FormatMap(Interp& in, const Value& self, Args& args) {
 }
 
 constexpr NamedMethod kMethods[] = {
-    {"capitalize", Map<Capitalize>}, {"casefold", Map<CaseFold>}, {"center", JustifyMethod<'c'>}, {"expandtabs", ExpandTabs},
-    {"format", Format}, {"format_map", FormatMap}, {"join", Join}, {"ljust", JustifyMethod<'l'>}, {"lower", Map<ToLower>},
-    {"lstrip", StripMethod<true, false>}, {"partition", Partition<false>}, {"removeprefix", RemoveAffix<true>},
-    {"removesuffix", RemoveAffix<false>}, {"replace", Replace}, {"rjust", JustifyMethod<'r'>}, {"rpartition", Partition<true>},
-    {"rsplit", Split<true>}, {"rstrip", StripMethod<false, true>}, {"split", Split<false>}, {"splitlines", SplitLinesMethod},
-    {"strip", StripMethod<true, true>}, {"swapcase", Map<SwapCase>}, {"title", Map<ToTitle>}, {"upper", Map<ToUpper>}, {"zfill", ZFill},
+    {"capitalize", Map<Capitalize>},
+    {"casefold", Map<CaseFold>},
+    {"center", JustifyMethod<'c'>},
+    {"expandtabs", ExpandTabs},
+    {"format", Format},
+    {"format_map", FormatMap},
+    {"join", Join},
+    {"ljust", JustifyMethod<'l'>},
+    {"lower", Map<ToLower>},
+    {"lstrip", StripMethod<true, false>},
+    {"partition", Partition<false>},
+    {"removeprefix", RemoveAffix<true>},
+    {"removesuffix", RemoveAffix<false>},
+    {"replace", Replace},
+    {"rjust", JustifyMethod<'r'>},
+    {"rpartition", Partition<true>},
+    {"rsplit", Split<true>},
+    {"rstrip", StripMethod<false, true>},
+    {"split", Split<false>},
+    {"splitlines", SplitLinesMethod},
+    {"strip", StripMethod<true, true>},
+    {"swapcase", Map<SwapCase>},
+    {"title", Map<ToTitle>},
+    {"upper", Map<ToUpper>},
+    {"zfill", ZFill},
 };
 
 }  // namespace

@@ -43,9 +43,17 @@ class Parser {
     if (Current().type == Tok::kEof) Fail("unexpected end of template, expected '" + std::string(wanted) + "'");
     Fail("expected token '" + std::string(wanted) + "', got '" + Describe(Current()) + "'");
   }
-  void ExpectOp(std::string_view op) { if (!SkipOp(op)) Unexpected(op); }
-  Token Expect(Tok type, std::string_view wanted) { if (Current().type != type) Unexpected(wanted); return Next(); }
-  Token ExpectName(std::string_view name) { if (!IsName(name)) Unexpected(name); return Next(); }
+  void ExpectOp(std::string_view op) {
+    if (!SkipOp(op)) Unexpected(op);
+  }
+  Token Expect(Tok type, std::string_view wanted) {
+    if (Current().type != type) Unexpected(wanted);
+    return Next();
+  }
+  Token ExpectName(std::string_view name) {
+    if (!IsName(name)) Unexpected(name);
+    return Next();
+  }
 
   // ---- building
   ExprPtr Make(ExprKind kind, int line) { return std::make_unique<Expr>(kind, line); }
@@ -267,7 +275,8 @@ class Parser {
     }
     blocks_seen_.push_back(s->name);
     tree_.has_blocks = true;
-    if (IsName("scoped") || IsName("required")) Throw(Err::kUnsupported, "scoped and required blocks are not supported", s->line);
+    if (IsName("scoped") || IsName("required"))
+      Throw(Err::kUnsupported, "scoped and required blocks are not supported", s->line);
     s->body = Statements({"endblock"}, true);
     SkipName(s->name);
     return s;
@@ -323,7 +332,8 @@ class Parser {
 
   // ---- expressions
   // with_condition: `a if b` may follow; simplified: only names and literals.
-  ExprPtr Tuple(bool with_condition, const Names& end, bool parentheses, bool simplified = false, bool with_namespace = false) {
+  ExprPtr Tuple(bool with_condition, const Names& end, bool parentheses, bool simplified = false,
+                bool with_namespace = false) {
     int line = Current().line;
     std::vector<ExprPtr> items;
     bool is_tuple = false;
@@ -392,8 +402,9 @@ class Parser {
   }
 
   bool CompareOperator(CompareOp* op) {
-    static constexpr std::pair<std::string_view, CompareOp> kOps[] = {
-        {"==", CompareOp::kEq}, {"!=", CompareOp::kNe}, {"<", CompareOp::kLt}, {"<=", CompareOp::kLe}, {">", CompareOp::kGt}, {">=", CompareOp::kGe}};
+    static constexpr std::pair<std::string_view, CompareOp> kOps[] = {{"==", CompareOp::kEq}, {"!=", CompareOp::kNe},
+                                                                      {"<", CompareOp::kLt},  {"<=", CompareOp::kLe},
+                                                                      {">", CompareOp::kGt},  {">=", CompareOp::kGe}};
     for (const auto& [text, value] : kOps) {
       if (SkipOp(text)) return *op = value, true;
     }
@@ -443,7 +454,10 @@ class Parser {
     ExprPtr left = Power();
     while (IsOp("*") || IsOp("/") || IsOp("//") || IsOp("%")) {
       const Token op = Next();
-      const ExprKind kind = op.text == "*" ? ExprKind::kMul : op.text == "/" ? ExprKind::kDiv : op.text == "%" ? ExprKind::kMod : ExprKind::kFloorDiv;
+      const ExprKind kind = op.text == "*"   ? ExprKind::kMul
+                            : op.text == "/" ? ExprKind::kDiv
+                            : op.text == "%" ? ExprKind::kMod
+                                             : ExprKind::kFloorDiv;
       left = Binary(kind, op.line, std::move(left), Power());
     }
     return left;
@@ -518,7 +532,12 @@ class Parser {
         if (token.text == "[") return ListLiteral();
         if (token.text == "{") return DictLiteral();
         break;
-      case Tok::kData: case Tok::kVariableBegin: case Tok::kVariableEnd: case Tok::kBlockBegin: case Tok::kBlockEnd: case Tok::kEof: break;
+      case Tok::kData:
+      case Tok::kVariableBegin:
+      case Tok::kVariableEnd:
+      case Tok::kBlockBegin:
+      case Tok::kBlockEnd:
+      case Tok::kEof: break;
     }
     Fail("unexpected '" + Describe(token) + "'", token.line);
   }
@@ -610,7 +629,8 @@ class Parser {
     } else {
       index = Make(ExprKind::kTuple, token.line);
       for (ExprPtr& arg : args) {
-        if (arg->kind == ExprKind::kSlice && arg->kids.size() == 3) Fail("a slice among several subscripts", token.line);
+        if (arg->kind == ExprKind::kSlice && arg->kids.size() == 3)
+          Fail("a slice among several subscripts", token.line);
         Adopt(*index, std::move(arg));
       }
     }
@@ -640,7 +660,9 @@ class Parser {
   void CallArgs(Expr& e) {
     const int line = Current().line;
     ExpectOp("(");
-    const auto ensure = [&](bool ok) { if (!ok) Fail("invalid syntax for function call expression", line); };
+    const auto ensure = [&](bool ok) {
+      if (!ok) Fail("invalid syntax for function call expression", line);
+    };
     const auto star = [&](ExprPtr& into) {
       Next();
       into = Expression(true);
@@ -662,7 +684,8 @@ class Parser {
       } else if (Current().type == Tok::kName && Look().IsOperator("=")) {
         ensure(!e.star_kwargs);
         const std::string key = Next().text;
-        if (std::find(e.keywords.begin(), e.keywords.end(), key) != e.keywords.end()) Fail("keyword argument repeated: " + key, line);
+        if (std::find(e.keywords.begin(), e.keywords.end(), key) != e.keywords.end())
+          Fail("keyword argument repeated: " + key, line);
         Next();
         e.keywords.push_back(key);
         Adopt(e, Expression(true));

@@ -70,7 +70,8 @@ std::string ReprFloat(double d) {
   }
   if (exponent < 0) return out + "0." + std::string(static_cast<size_t>(-exponent - 1), '0') + digits;
   if (n <= exponent + 1) return out + digits + std::string(static_cast<size_t>(exponent + 1 - n), '0') + ".0";
-  return out + digits.substr(0, static_cast<size_t>(exponent + 1)) + "." + digits.substr(static_cast<size_t>(exponent + 1));
+  return out + digits.substr(0, static_cast<size_t>(exponent + 1)) + "." +
+         digits.substr(static_cast<size_t>(exponent + 1));
 }
 
 std::string ReprString(std::string_view s) {
@@ -89,7 +90,11 @@ std::string ReprString(std::string_view s) {
     } else if (IsPrintable(c)) {
       out += s.substr(start, at - start);
     } else {
-      std::snprintf(code, sizeof code, c < 0x100 ? "\\x%02x" : c < 0x10000 ? "\\u%04x" : "\\U%08x", static_cast<unsigned>(c));
+      std::snprintf(code, sizeof code,
+                    c < 0x100     ? "\\x%02x"
+                    : c < 0x10000 ? "\\u%04x"
+                                  : "\\U%08x",
+                    static_cast<unsigned>(c));
       out += code;
     }
   }
@@ -127,7 +132,10 @@ void AppendNamespace(Interp& in, NamespaceObj& ns, std::string& out) {
     out += "{...}";
   } else {
     ns.in_repr = true;
-    struct Reset { NamespaceObj& ns; ~Reset() { ns.in_repr = false; } } reset{ns};
+    struct Reset {
+      NamespaceObj& ns;
+      ~Reset() { ns.in_repr = false; }
+    } reset{ns};
     AppendTable(in, ns.table, out);
   }
   out += '>';
@@ -135,7 +143,9 @@ void AppendNamespace(Interp& in, NamespaceObj& ns, std::string& out) {
 
 void AppendView(Interp& in, const ViewObj& view, std::string& out) {
   const Table& table = view.dict.As<DictObj>().table;
-  out += view.what == ViewObj::What::kKeys ? "dict_keys([" : view.what == ViewObj::What::kValues ? "dict_values([" : "dict_items([";
+  out += view.what == ViewObj::What::kKeys     ? "dict_keys(["
+         : view.what == ViewObj::What::kValues ? "dict_values(["
+                                               : "dict_items([";
   bool first = true;
   for (const auto& [key, value] : table.items()) {
     if (!first) out += ", ";
@@ -246,15 +256,24 @@ Value Escape(Interp& in, const Value& v) {
 
 bool Truth(const Value& v) {
   switch (v.kind()) {
-    case Kind::kMissing: case Kind::kUndefined: case Kind::kNone: return false;
-    case Kind::kBool: case Kind::kInt: return v.integer() != 0;
+    case Kind::kMissing:
+    case Kind::kUndefined:
+    case Kind::kNone: return false;
+    case Kind::kBool:
+    case Kind::kInt: return v.integer() != 0;
     case Kind::kFloat: return v.floating() != 0;
     case Kind::kString: return !v.text().empty();
-    case Kind::kList: case Kind::kTuple: return !v.items().empty();
+    case Kind::kList:
+    case Kind::kTuple: return !v.items().empty();
     case Kind::kDict: return v.As<DictObj>().table.size() != 0;
     case Kind::kRange: return v.As<RangeObj>().length != 0;
     case Kind::kView: return v.As<ViewObj>().dict.As<DictObj>().table.size() != 0;
-    case Kind::kNamespace: case Kind::kIterator: case Kind::kLoop: case Kind::kMacro: case Kind::kFunction: case Kind::kCycler:
+    case Kind::kNamespace:
+    case Kind::kIterator:
+    case Kind::kLoop:
+    case Kind::kMacro:
+    case Kind::kFunction:
+    case Kind::kCycler:
     case Kind::kJoiner: return true;
   }
   return true;
@@ -284,20 +303,32 @@ bool Equals(const Value& a, const Value& b, Budget& budget) {
   if (a.IsNumber() && b.IsNumber()) return CompareNumbers(a, b) == 0;
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
-    case Kind::kMissing: case Kind::kUndefined: case Kind::kNone: return true;
+    case Kind::kMissing:
+    case Kind::kUndefined:
+    case Kind::kNone: return true;
     case Kind::kString: return a.text() == b.text();
     case Kind::kList:
     case Kind::kTuple:
       if (a.object() == b.object()) return true;
       return std::equal(a.items().begin(), a.items().end(), b.items().begin(), b.items().end(),
                         [&](const Value& x, const Value& y) { return Equals(x, y, budget); });
-    case Kind::kDict: return a.object() == b.object() || EqualTables(a.As<DictObj>().table, b.As<DictObj>().table, budget);
+    case Kind::kDict:
+      return a.object() == b.object() || EqualTables(a.As<DictObj>().table, b.As<DictObj>().table, budget);
     case Kind::kRange: {
       const auto &x = a.As<RangeObj>(), &y = b.As<RangeObj>();
       return x.length == y.length && (x.length == 0 || (x.start == y.start && (x.length == 1 || x.step == y.step)));
     }
-    case Kind::kBool: case Kind::kInt: case Kind::kFloat: case Kind::kNamespace: case Kind::kView: case Kind::kIterator:
-    case Kind::kLoop: case Kind::kMacro: case Kind::kFunction: case Kind::kCycler: case Kind::kJoiner: break;
+    case Kind::kBool:
+    case Kind::kInt:
+    case Kind::kFloat:
+    case Kind::kNamespace:
+    case Kind::kView:
+    case Kind::kIterator:
+    case Kind::kLoop:
+    case Kind::kMacro:
+    case Kind::kFunction:
+    case Kind::kCycler:
+    case Kind::kJoiner: break;
   }
   return a.object() == b.object();
 }
@@ -305,15 +336,18 @@ bool Equals(const Value& a, const Value& b, Budget& budget) {
 bool KeyEquals(const Value& a, const Value& b, Budget& budget) { return Equals(a, b, budget); }
 
 [[noreturn]] static void ThrowOrder(std::string_view op, const Value& a, const Value& b) {
-  Throw(Err::kType, "'" + std::string(op) + "' not supported between instances of '" + std::string(TypeName(a)) + "' and '" +
-                        std::string(TypeName(b)) + "'");
+  Throw(Err::kType, "'" + std::string(op) + "' not supported between instances of '" + std::string(TypeName(a)) +
+                        "' and '" + std::string(TypeName(b)) + "'");
 }
 
 // a op b for the four orderings.
 static bool Ordered(Interp& in, CompareOp op, const Value& a, const Value& b) {
   in.budget().Step();
   const auto decide = [op](int c) {
-    return c != 2 && (op == CompareOp::kLt ? c < 0 : op == CompareOp::kLe ? c <= 0 : op == CompareOp::kGt ? c > 0 : c >= 0);
+    return c != 2 && (op == CompareOp::kLt   ? c < 0
+                      : op == CompareOp::kLe ? c <= 0
+                      : op == CompareOp::kGt ? c > 0
+                                             : c >= 0);
   };
   if (a.IsUndefined()) ThrowUndefined(a);
   if (b.IsUndefined()) ThrowUndefined(b);
@@ -343,7 +377,10 @@ bool Compare(Interp& in, CompareOp op, const Value& a, const Value& b) {
     case CompareOp::kNe: return !Equals(a, b, in.budget());
     case CompareOp::kIn: return Contains(in, b, a);
     case CompareOp::kNotIn: return !Contains(in, b, a);
-    case CompareOp::kLt: case CompareOp::kLe: case CompareOp::kGt: case CompareOp::kGe: break;
+    case CompareOp::kLt:
+    case CompareOp::kLe:
+    case CompareOp::kGt:
+    case CompareOp::kGe: break;
   }
   return Ordered(in, op, a, b);
 }
@@ -352,7 +389,8 @@ bool Contains(Interp& in, const Value& container, const Value& item) {
   Budget& budget = in.budget();
   switch (container.kind()) {
     case Kind::kString:
-      if (!item.IsString()) Throw(Err::kType, "'in <string>' requires string as left operand, not " + std::string(TypeName(item)));
+      if (!item.IsString())
+        Throw(Err::kType, "'in <string>' requires string as left operand, not " + std::string(TypeName(item)));
       budget.Step(container.text().size() / 16);
       return container.text().find(item.text()) != std::string::npos;
     case Kind::kDict: return container.As<DictObj>().table.Find(item, budget) != nullptr;
@@ -363,7 +401,8 @@ bool Contains(Interp& in, const Value& container, const Value& item) {
     }
     default: break;
   }
-  if (!IsIterable(container)) Throw(Err::kType, "argument of type '" + std::string(TypeName(container)) + "' is not iterable");
+  if (!IsIterable(container))
+    Throw(Err::kType, "argument of type '" + std::string(TypeName(container)) + "' is not iterable");
   Iter it(in, container);
   for (Value next; it.Next(next);) {
     if (Equals(next, item, budget)) return true;
@@ -377,7 +416,8 @@ std::optional<int64_t> TryLength(const Value& v) {
   switch (v.kind()) {
     case Kind::kUndefined: return 0;
     case Kind::kString: return v.As<StringObj>().length;
-    case Kind::kList: case Kind::kTuple: return static_cast<int64_t>(v.items().size());
+    case Kind::kList:
+    case Kind::kTuple: return static_cast<int64_t>(v.items().size());
     case Kind::kDict: return static_cast<int64_t>(v.As<DictObj>().table.size());
     case Kind::kRange: return v.As<RangeObj>().length;
     case Kind::kView: return static_cast<int64_t>(v.As<ViewObj>().dict.As<DictObj>().table.size());
@@ -390,9 +430,7 @@ int64_t Length(const Value& v) {
   Throw(Err::kType, "object of type '" + std::string(TypeName(v)) + "' has no len()");
 }
 
-bool IsIterable(const Value& v) {
-  return TryLength(v).has_value() || v.Is(Kind::kIterator) || v.Is(Kind::kLoop);
-}
+bool IsIterable(const Value& v) { return TryLength(v).has_value() || v.Is(Kind::kIterator) || v.Is(Kind::kLoop); }
 
 Iter::Iter(Interp& in, const Value& iterable) : in_(&in), source_(iterable) {
   if (!IsIterable(iterable)) Throw(Err::kType, "'" + std::string(TypeName(iterable)) + "' object is not iterable");
@@ -426,7 +464,9 @@ bool Iter::Next(Value& item) {
       const Table& table = view.dict.As<DictObj>().table;
       if (at_ >= table.size()) return false;
       const auto& [key, value] = table.items()[at_++];
-      item = view.what == ViewObj::What::kKeys ? key : view.what == ViewObj::What::kValues ? value : in_->heap().Pair(key, value);
+      item = view.what == ViewObj::What::kKeys     ? key
+             : view.what == ViewObj::What::kValues ? value
+                                                   : in_->heap().Pair(key, value);
       return true;
     }
     case Kind::kRange: {
@@ -441,7 +481,10 @@ bool Iter::Next(Value& item) {
       if (it.running) Throw(Err::kValue, "generator already executing");
       if (it.next) {
         it.running = true;
-        struct Reset { IteratorObj& it; ~Reset() { it.running = false; } } reset{it};
+        struct Reset {
+          IteratorObj& it;
+          ~Reset() { it.running = false; }
+        } reset{it};
         const Value keep = source_;
         if (it.next(item)) return true;
         it.next = nullptr;

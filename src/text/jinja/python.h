@@ -67,6 +67,7 @@ std::string PercentFormat(Interp& in, std::string_view format, const Value& args
 std::string FormatMethod(Interp& in, const std::string& format, Args& args, const Value* mapping, bool escape);
 std::string FormatValue(Interp& in, const Value& v, std::string_view spec);  // format(v, spec)
 // json.cc
-std::string ToJson(Interp& in, const Value& v, bool ensure_ascii, const Value& indent, const Value& separators, bool sort_keys);
+std::string ToJson(Interp& in, const Value& v, bool ensure_ascii, const Value& indent, const Value& separators,
+                   bool sort_keys);
 
 }  // namespace ridge::text::jinja

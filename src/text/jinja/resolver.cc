@@ -28,7 +28,8 @@ struct Entry {  // what a variable holds when its scope is entered
 struct Symbols {
   Symbols* parent = nullptr;
   FunctionInfo* function = nullptr;
-  std::shared_ptr<std::map<std::string, int, std::less<>>> slots = std::make_shared<std::map<std::string, int, std::less<>>>();
+  std::shared_ptr<std::map<std::string, int, std::less<>>> slots =
+      std::make_shared<std::map<std::string, int, std::less<>>>();
   std::map<std::string, Var, std::less<>> refs;
   std::map<int, Entry> loads;  // by slot
   std::set<std::string, std::less<>> stores;
@@ -109,7 +110,8 @@ class Undeclared {
 // Fills one scope's symbols from the statements of its body; inner scopes are left to their own turn.
 class Analyzer {
  public:
-  Analyzer(Symbols* symbols, int64_t& work_left, const StackCheck& stack) : s_(symbols), work_left_(work_left), stack_(stack) {}
+  Analyzer(Symbols* symbols, int64_t& work_left, const StackCheck& stack)
+      : s_(symbols), work_left_(work_left), stack_(stack) {}
 
   void VisitExpr(const Expr* e, bool as_parameter = false) {
     if (e == nullptr) return;
@@ -152,7 +154,11 @@ class Analyzer {
       case StmtKind::kWith:
         for (size_t i = s.exprs.size() / 2; i < s.exprs.size(); ++i) VisitExpr(s.exprs[i].get());
         break;
-      case StmtKind::kGeneration: case StmtKind::kScope: case StmtKind::kBlock: case StmtKind::kBreak: case StmtKind::kContinue: break;
+      case StmtKind::kGeneration:
+      case StmtKind::kScope:
+      case StmtKind::kBlock:
+      case StmtKind::kBreak:
+      case StmtKind::kContinue: break;
     }
   }
 
@@ -190,7 +196,8 @@ class Analyzer {
     for (const std::string& name : stores) {
       const Var* target = s_->Find(name);
       const Var* outer = s_->parent != nullptr ? s_->parent->Find(name) : nullptr;
-      s_->loads[target->slot] = outer != nullptr ? Entry{Load::Kind::kAlias, {}, *outer} : Entry{Load::Kind::kResolve, name, {}};
+      s_->loads[target->slot] =
+          outer != nullptr ? Entry{Load::Kind::kAlias, {}, *outer} : Entry{Load::Kind::kResolve, name, {}};
     }
   }
 
@@ -201,9 +208,9 @@ class Analyzer {
 
 struct Frame {
   Symbols* symbols = nullptr;
-  bool soft = false;      // inside `if`: an unknown filter is an error only once it runs
+  bool soft = false;  // inside `if`: an unknown filter is an error only once it runs
   bool toplevel = false;
-  int loops = 0;          // loops around, within the function: `break` needs one
+  int loops = 0;  // loops around, within the function: `break` needs one
 
   Frame Inner(Symbols* inner) const { return {inner, false, false, loops}; }
 };
@@ -221,7 +228,9 @@ class Resolver {
 
  private:
   // ---- expressions
-  static Ref RefTo(const Var& var, const Symbols& from) { return {from.function->level - var.function->level, var.slot}; }
+  static Ref RefTo(const Var& var, const Symbols& from) {
+    return {from.function->level - var.function->level, var.slot};
+  }
 
   Ref Find(const std::string& name, const Symbols& symbols, int line) {
     const Var* var = symbols.Find(name);
@@ -233,8 +242,10 @@ class Resolver {
     if (e == nullptr) return;
     const bool names_variable = e->kind == ExprKind::kName || e->kind == ExprKind::kNamespaceRef;
     if (names_variable) e->ref = Find(e->text, *frame.symbols, e->line);
-    if (!frame.soft && e->kind == ExprKind::kFilter && !IsFilter(e->text)) Throw(Err::kSyntax, "No filter named '" + e->text + "'.", e->line);
-    if (!frame.soft && e->kind == ExprKind::kTest && !IsTest(e->text)) Throw(Err::kSyntax, "No test named '" + e->text + "'.", e->line);
+    if (!frame.soft && e->kind == ExprKind::kFilter && !IsFilter(e->text))
+      Throw(Err::kSyntax, "No filter named '" + e->text + "'.", e->line);
+    if (!frame.soft && e->kind == ExprKind::kTest && !IsTest(e->text))
+      Throw(Err::kSyntax, "No test named '" + e->text + "'.", e->line);
     Frame inner = frame;
     inner.soft = frame.soft || e->kind == ExprKind::kCond;
     for (ExprPtr& kid : e->kids) Bind(kid.get(), inner);
@@ -355,8 +366,11 @@ class Resolver {
     return std::any_of(e.kids.begin(), e.kids.end(), [](const ExprPtr& kid) { return kid && StoresLoop(*kid); });
   }
   static bool StoresLoop(const Stmt& s) {
-    const auto in = [](const Body& body) { return std::any_of(body.begin(), body.end(), [](const StmtPtr& b) { return StoresLoop(*b); }); };
-    return std::any_of(s.exprs.begin(), s.exprs.end(), [](const ExprPtr& e) { return e && StoresLoop(*e); }) || in(s.body) || in(s.otherwise) || in(s.elifs);
+    const auto in = [](const Body& body) {
+      return std::any_of(body.begin(), body.end(), [](const StmtPtr& b) { return StoresLoop(*b); });
+    };
+    return std::any_of(s.exprs.begin(), s.exprs.end(), [](const ExprPtr& e) { return e && StoresLoop(*e); }) ||
+           in(s.body) || in(s.otherwise) || in(s.elifs);
   }
 
   void For(Stmt& s, const Frame& frame) {

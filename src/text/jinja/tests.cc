@@ -85,24 +85,54 @@ struct NamedTest {
   TestFunction function;
 };
 constexpr NamedTest kTests[] = {
-    {"!=", TestCompare<CompareOp::kNe>}, {"<", TestCompare<CompareOp::kLt>}, {"<=", TestCompare<CompareOp::kLe>},
-    {"==", TestCompare<CompareOp::kEq>}, {">", TestCompare<CompareOp::kGt>}, {">=", TestCompare<CompareOp::kGe>},
-    {"boolean", Plain<IsBoolean>}, {"callable", Plain<IsCallable>}, {"defined", Plain<IsDefined>}, {"divisibleby", TestDivisibleBy},
-    {"eq", TestCompare<CompareOp::kEq>}, {"equalto", TestCompare<CompareOp::kEq>}, {"escaped", Plain<IsEscaped>}, {"even", TestEven},
-    {"false", Plain<IsFalse>}, {"filter", TestFilter}, {"float", Plain<IsFloat>}, {"ge", TestCompare<CompareOp::kGe>},
-    {"greaterthan", TestCompare<CompareOp::kGt>}, {"gt", TestCompare<CompareOp::kGt>}, {"in", TestIn},
-    {"integer", Plain<IsIntegerValue>}, {"iterable", Plain<IsIterableValue>}, {"le", TestCompare<CompareOp::kLe>},
-    {"lessthan", TestCompare<CompareOp::kLt>}, {"lower", TestLower}, {"lt", TestCompare<CompareOp::kLt>}, {"mapping", Plain<IsMapping>},
-    {"ne", TestCompare<CompareOp::kNe>}, {"none", Plain<IsNone>}, {"number", Plain<IsNumber>}, {"odd", TestOdd},
-    {"sameas", TestSameAs}, {"sequence", Plain<IsSequenceValue>}, {"string", Plain<IsString>}, {"test", TestTest},
-    {"true", Plain<IsTrue>}, {"undefined", Plain<IsUndefined>}, {"upper", TestUpper},
+    {"!=", TestCompare<CompareOp::kNe>},
+    {"<", TestCompare<CompareOp::kLt>},
+    {"<=", TestCompare<CompareOp::kLe>},
+    {"==", TestCompare<CompareOp::kEq>},
+    {">", TestCompare<CompareOp::kGt>},
+    {">=", TestCompare<CompareOp::kGe>},
+    {"boolean", Plain<IsBoolean>},
+    {"callable", Plain<IsCallable>},
+    {"defined", Plain<IsDefined>},
+    {"divisibleby", TestDivisibleBy},
+    {"eq", TestCompare<CompareOp::kEq>},
+    {"equalto", TestCompare<CompareOp::kEq>},
+    {"escaped", Plain<IsEscaped>},
+    {"even", TestEven},
+    {"false", Plain<IsFalse>},
+    {"filter", TestFilter},
+    {"float", Plain<IsFloat>},
+    {"ge", TestCompare<CompareOp::kGe>},
+    {"greaterthan", TestCompare<CompareOp::kGt>},
+    {"gt", TestCompare<CompareOp::kGt>},
+    {"in", TestIn},
+    {"integer", Plain<IsIntegerValue>},
+    {"iterable", Plain<IsIterableValue>},
+    {"le", TestCompare<CompareOp::kLe>},
+    {"lessthan", TestCompare<CompareOp::kLt>},
+    {"lower", TestLower},
+    {"lt", TestCompare<CompareOp::kLt>},
+    {"mapping", Plain<IsMapping>},
+    {"ne", TestCompare<CompareOp::kNe>},
+    {"none", Plain<IsNone>},
+    {"number", Plain<IsNumber>},
+    {"odd", TestOdd},
+    {"sameas", TestSameAs},
+    {"sequence", Plain<IsSequenceValue>},
+    {"string", Plain<IsString>},
+    {"test", TestTest},
+    {"true", Plain<IsTrue>},
+    {"undefined", Plain<IsUndefined>},
+    {"upper", TestUpper},
 };
-static_assert(std::is_sorted(std::begin(kTests), std::end(kTests), [](const NamedTest& a, const NamedTest& b) { return a.name < b.name; }));
+static_assert(std::is_sorted(std::begin(kTests), std::end(kTests),
+                             [](const NamedTest& a, const NamedTest& b) { return a.name < b.name; }));
 
 }  // namespace
 
 TestFunction FindTest(std::string_view name) {
-  const auto* at = std::lower_bound(std::begin(kTests), std::end(kTests), name, [](const NamedTest& t, std::string_view n) { return t.name < n; });
+  const auto* at = std::lower_bound(std::begin(kTests), std::end(kTests), name,
+                                    [](const NamedTest& t, std::string_view n) { return t.name < n; });
   return at != std::end(kTests) && at->name == name ? at->function : nullptr;
 }
 

@@ -15,7 +15,8 @@ utf8proc_category_t Category(char32_t c) { return utf8proc_category(static_cast<
 
 template <size_t N>
 const SpecialCase* FindSpecial(const SpecialCase (&table)[N], char32_t c) {
-  const auto* at = std::lower_bound(std::begin(table), std::end(table), c, [](const SpecialCase& s, char32_t v) { return s.from < v; });
+  const auto* at = std::lower_bound(std::begin(table), std::end(table), c,
+                                    [](const SpecialCase& s, char32_t v) { return s.from < v; });
   return at != std::end(table) && at->from == c ? at : nullptr;
 }
 
@@ -47,9 +48,13 @@ bool IsCased(char32_t c) { return IsUpper(c) || IsLower(c) || IsTitle(c); }
 
 bool IsCaseIgnorable(char32_t c) {
   switch (Category(c)) {
-    case UTF8PROC_CATEGORY_MN: case UTF8PROC_CATEGORY_ME: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_LM:
+    case UTF8PROC_CATEGORY_MN:
+    case UTF8PROC_CATEGORY_ME:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_LM:
     case UTF8PROC_CATEGORY_SK: return true;
-    default: return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
+    default:
+      return c == '\'' || c == '.' || c == ':' || c == 0xB7 || c == 0x2018 || c == 0x2019 || c == 0x2024 || c == 0x2027;
   }
 }
 
@@ -124,8 +129,8 @@ size_t PreviousStart(std::string_view s, size_t end) {
 
 bool IsSpace(char32_t c) {
   if (c < 0x80) return c == ' ' || (c >= 9 && c <= 13) || (c >= 0x1C && c <= 0x1F);
-  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F ||
-         c == 0x205F || c == 0x3000;
+  return c == 0x85 || c == 0xA0 || c == 0x1680 || (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 ||
+         c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
 bool IsLineBreak(char32_t c) {
@@ -140,27 +145,39 @@ bool IsAlpha(char32_t c) {
 bool IsDecimal(char32_t c) { return c < 0x80 ? c >= '0' && c <= '9' : Category(c) == UTF8PROC_CATEGORY_ND; }
 bool IsDigit(char32_t c) {
   return IsDecimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 || (c >= 0x2074 && c <= 0x2079) ||
-         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) || (c >= 0x2488 && c <= 0x2490);
+         (c >= 0x2080 && c <= 0x2089) || (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C) ||
+         (c >= 0x2488 && c <= 0x2490);
 }
 bool IsNumeric(char32_t c) {
   if (c < 0x80) return IsDecimal(c);
   const auto category = Category(c);
   if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) return true;
-  static constexpr char32_t kHan[] = {0x3007, 0x4E00, 0x4E03, 0x4E09, 0x4E5D, 0x4E8C, 0x4E94, 0x516B, 0x516D, 0x5341, 0x56DB, 0x767E, 0x5343, 0x4E07, 0x5104};
+  static constexpr char32_t kHan[] = {0x3007, 0x4E00, 0x4E03, 0x4E09, 0x4E5D, 0x4E8C, 0x4E94, 0x516B,
+                                      0x516D, 0x5341, 0x56DB, 0x767E, 0x5343, 0x4E07, 0x5104};
   return std::find(std::begin(kHan), std::end(kHan), c) != std::end(kHan);
 }
 bool IsAlnum(char32_t c) { return IsAlpha(c) || IsNumeric(c) || IsDigit(c); }
 bool IsWord(char32_t c) { return c == '_' || IsAlnum(c); }
-bool IsIdentifierStart(char32_t c) { return c == '_' || IsAlpha(c) || (c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_NL); }
+bool IsIdentifierStart(char32_t c) {
+  return c == '_' || IsAlpha(c) || (c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_NL);
+}
 bool IsUpper(char32_t c) { return c < 0x80 ? c >= 'A' && c <= 'Z' : Category(c) == UTF8PROC_CATEGORY_LU; }
-bool IsLower(char32_t c) { return c < 0x80 ? c >= 'a' && c <= 'z' : Category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA; }
+bool IsLower(char32_t c) {
+  return c < 0x80 ? c >= 'a' && c <= 'z' : Category(c) == UTF8PROC_CATEGORY_LL || c == 0xAA || c == 0xBA;
+}
 bool IsTitle(char32_t c) { return c >= 0x80 && Category(c) == UTF8PROC_CATEGORY_LT; }
 
 bool IsPrintable(char32_t c) {
   if (c < 0x80) return c >= 32 && c < 127;
   switch (Category(c)) {
-    case UTF8PROC_CATEGORY_CC: case UTF8PROC_CATEGORY_CF: case UTF8PROC_CATEGORY_CS: case UTF8PROC_CATEGORY_CO:
-    case UTF8PROC_CATEGORY_CN: case UTF8PROC_CATEGORY_ZL: case UTF8PROC_CATEGORY_ZP: case UTF8PROC_CATEGORY_ZS: return false;
+    case UTF8PROC_CATEGORY_CC:
+    case UTF8PROC_CATEGORY_CF:
+    case UTF8PROC_CATEGORY_CS:
+    case UTF8PROC_CATEGORY_CO:
+    case UTF8PROC_CATEGORY_CN:
+    case UTF8PROC_CATEGORY_ZL:
+    case UTF8PROC_CATEGORY_ZP:
+    case UTF8PROC_CATEGORY_ZS: return false;
     default: return true;
   }
 }

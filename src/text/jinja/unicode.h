@@ -22,9 +22,9 @@ std::vector<char32_t> ToCodePoints(std::string_view s);
 size_t ByteOffset(std::string_view s, int64_t index, int64_t length);
 size_t PreviousStart(std::string_view s, size_t end);  // start of the code point that ends at `end` > 0
 
-bool IsSpace(char32_t c);       // str.isspace, which is also \s of re
-bool IsLineBreak(char32_t c);   // str.splitlines
-bool IsWord(char32_t c);        // \w of re
+bool IsSpace(char32_t c);      // str.isspace, which is also \s of re
+bool IsLineBreak(char32_t c);  // str.splitlines
+bool IsWord(char32_t c);       // \w of re
 bool IsAlpha(char32_t c);
 bool IsAlnum(char32_t c);
 bool IsDecimal(char32_t c);
@@ -41,7 +41,7 @@ bool AllLower(std::string_view s);
 
 std::string ToUpper(std::string_view s);
 std::string ToLower(std::string_view s);
-std::string ToTitle(std::string_view s);       // str.title
+std::string ToTitle(std::string_view s);  // str.title
 std::string Capitalize(std::string_view s);
 std::string SwapCase(std::string_view s);
 std::string CaseFold(std::string_view s);

@@ -59,8 +59,14 @@ uint64_t HashOf(const Value& v) {
     case Kind::kUndefined: return 2;
     case Kind::kMissing: return 3;
     case Kind::kRange: return Mix(static_cast<uint64_t>(v.As<RangeObj>().length));
-    case Kind::kNamespace: case Kind::kView: case Kind::kIterator: case Kind::kLoop: case Kind::kMacro:
-    case Kind::kFunction: case Kind::kCycler: case Kind::kJoiner: break;
+    case Kind::kNamespace:
+    case Kind::kView:
+    case Kind::kIterator:
+    case Kind::kLoop:
+    case Kind::kMacro:
+    case Kind::kFunction:
+    case Kind::kCycler:
+    case Kind::kJoiner: break;
   }
   return Mix(reinterpret_cast<uintptr_t>(v.object()));
 }
@@ -204,7 +210,8 @@ Value Heap::Range(int64_t start, int64_t stop, int64_t step) {
   const Wide span = step > 0 ? static_cast<Wide>(stop) - start : static_cast<Wide>(start) - stop;
   const Wide width = step > 0 ? step : -static_cast<Wide>(step);
   const Wide length = span <= 0 ? 0 : (span + width - 1) / width;
-  if (length > 100000) Throw(Err::kOverflow, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
+  if (length > 100000)
+    Throw(Err::kOverflow, "Range too big. The sandbox blocks ranges larger than MAX_RANGE (100000).");
   object->length = static_cast<int64_t>(length);
   return v;
 }

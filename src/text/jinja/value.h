@@ -29,7 +29,8 @@ struct JinjaError {
 [[noreturn]] void Throw(Err kind, std::string message, int line = 0);
 
 constexpr int kMaxNesting = 200;
-__extension__ typedef __int128 Wide;  // for sums and products of two int64 (as typedef: -Wpedantic allows __extension__ there)
+__extension__ typedef __int128
+    Wide;  // for sums and products of two int64 (as typedef: -Wpedantic allows __extension__ there)
 
 // What one rendering may still use.
 struct Budget {
@@ -44,8 +45,24 @@ struct Budget {
 
 enum class Kind : uint8_t {
   kMissing,  // no value at all: an unset variable or argument; templates never see it
-  kUndefined, kNone, kBool, kInt, kFloat,
-  kString, kList, kTuple, kDict, kNamespace, kRange, kView, kIterator, kLoop, kMacro, kFunction, kCycler, kJoiner,
+  kUndefined,
+  kNone,
+  kBool,
+  kInt,
+  kFloat,
+  kString,
+  kList,
+  kTuple,
+  kDict,
+  kNamespace,
+  kRange,
+  kView,
+  kIterator,
+  kLoop,
+  kMacro,
+  kFunction,
+  kCycler,
+  kJoiner,
 };
 
 struct Object {
@@ -68,16 +85,49 @@ struct UndefinedObj;
 class Value {
  public:
   Value() = default;
-  Value(const Value& o) : kind_(o.kind_), u_(o.u_) { if (IsObject()) ++u_.o->refs; }
+  Value(const Value& o) : kind_(o.kind_), u_(o.u_) {
+    if (IsObject()) ++u_.o->refs;
+  }
   Value(Value&& o) noexcept : kind_(o.kind_), u_(o.u_) { o.kind_ = Kind::kMissing; }
-  Value& operator=(Value o) noexcept { std::swap(kind_, o.kind_); std::swap(u_, o.u_); return *this; }
-  ~Value() { if (IsObject() && --u_.o->refs == 0) delete u_.o; }
+  Value& operator=(Value o) noexcept {
+    std::swap(kind_, o.kind_);
+    std::swap(u_, o.u_);
+    return *this;
+  }
+  ~Value() {
+    if (IsObject() && --u_.o->refs == 0) delete u_.o;
+  }
 
-  static Value None() { Value v; v.kind_ = Kind::kNone; return v; }
-  static Value Bool(bool b) { Value v; v.kind_ = Kind::kBool; v.u_.i = b; return v; }
-  static Value Int(int64_t i) { Value v; v.kind_ = Kind::kInt; v.u_.i = i; return v; }
-  static Value Float(double d) { Value v; v.kind_ = Kind::kFloat; v.u_.d = d; return v; }
-  static Value Of(Kind kind, Object* object) { Value v; v.kind_ = kind; v.u_.o = object; ++object->refs; return v; }
+  static Value None() {
+    Value v;
+    v.kind_ = Kind::kNone;
+    return v;
+  }
+  static Value Bool(bool b) {
+    Value v;
+    v.kind_ = Kind::kBool;
+    v.u_.i = b;
+    return v;
+  }
+  static Value Int(int64_t i) {
+    Value v;
+    v.kind_ = Kind::kInt;
+    v.u_.i = i;
+    return v;
+  }
+  static Value Float(double d) {
+    Value v;
+    v.kind_ = Kind::kFloat;
+    v.u_.d = d;
+    return v;
+  }
+  static Value Of(Kind kind, Object* object) {
+    Value v;
+    v.kind_ = kind;
+    v.u_.o = object;
+    ++object->refs;
+    return v;
+  }
 
   Kind kind() const { return kind_; }
   bool Is(Kind kind) const { return kind_ == kind; }
@@ -91,19 +141,26 @@ class Value {
   bool IsSequence() const { return kind_ == Kind::kList || kind_ == Kind::kTuple; }
 
   bool boolean() const { return u_.i != 0; }
-  int64_t integer() const { return u_.i; }   // kInt, kBool
+  int64_t integer() const { return u_.i; }  // kInt, kBool
   double floating() const { return u_.d; }
   double AsDouble() const { return kind_ == Kind::kFloat ? u_.d : static_cast<double>(u_.i); }
   Object* object() const { return u_.o; }
-  template <class T> T& As() const { return *static_cast<T*>(u_.o); }
+  template <class T>
+  T& As() const {
+    return *static_cast<T*>(u_.o);
+  }
 
-  const std::string& text() const;             // kString
-  const std::vector<Value>& items() const;     // kList, kTuple
+  const std::string& text() const;          // kString
+  const std::vector<Value>& items() const;  // kList, kTuple
   int depth() const { return IsObject() ? u_.o->depth : 0; }
 
  private:
   Kind kind_ = Kind::kMissing;
-  union { int64_t i; double d; Object* o; } u_ = {.i = 0};
+  union {
+    int64_t i;
+    double d;
+    Object* o;
+  } u_ = {.i = 0};
 };
 
 struct StringObj : Object {
@@ -120,7 +177,7 @@ struct ListObj : Object {  // list and tuple
   bool group = false;  // groupby's tuple: .grouper and .list
 };
 
-uint64_t HashOf(const Value& v);                       // throws kType for lists and dicts
+uint64_t HashOf(const Value& v);  // throws kType for lists and dicts
 bool KeyEquals(const Value& a, const Value& b, Budget& budget);
 
 // A dict with Python's order and key equality (1 == 1.0 == True).
@@ -132,7 +189,10 @@ class Table {
   bool Set(Value key, Value value, Budget& budget);  // true: a new key
   const std::vector<Item>& items() const { return items_; }
   size_t size() const { return items_.size(); }
-  void Clear() { items_.clear(); index_.clear(); }
+  void Clear() {
+    items_.clear();
+    index_.clear();
+  }
 
  private:
   int64_t Locate(const Value& key, uint64_t hash, Budget& budget) const;
@@ -144,7 +204,8 @@ struct DictObj : Object {
   using Object::Object;
   Table table;
 };
-struct NamespaceObj : Object {  // the one mutable container; the interpreter empties all of them at its end, which breaks cycles
+struct NamespaceObj
+    : Object {  // the one mutable container; the interpreter empties all of them at its end, which breaks cycles
   using Object::Object;
   Table table;
   bool in_repr = false;
@@ -209,7 +270,8 @@ class Heap {
   Value Undefined(std::string message);
   Value Range(int64_t start, int64_t stop, int64_t step);
   Value View(Value dict, ViewObj::What what);
-  Value Iterator(const Value& source, const char* name, std::function<bool(Value&)> next);  // source: for the nesting depth
+  Value Iterator(const Value& source, const char* name,
+                 std::function<bool(Value&)> next);  // source: for the nesting depth
   Value Function(std::string name, std::function<Value(Interp&, const Value& self, Args&)> call, Value self = {});
   void SetAttribute(NamespaceObj& ns, Value key, Value value);
 
