@@ -13,11 +13,13 @@ void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
+void AddRun(CLI::App& root, Invocation& invocation);
 void AddShow(CLI::App& root, Invocation& invocation);
 void AddTemplate(CLI::App& root, Invocation& invocation);
 void AddTokenize(CLI::App& root, Invocation& invocation);
 
 inline constexpr AddCommand kCommands[] = {
+    AddRun,
     AddDoctor,
     AddInspect,
     AddLogits,

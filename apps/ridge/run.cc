@@ -1,0 +1,271 @@
+// ridge run: one answer, or a chat, in the terminal; ends with the time ledger.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <memory>
+#include <utility>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "ledger.h"
+#include "line_reader.h"
+#include "model_options.h"
+#include "sampling_options.h"
+#include "service/service.h"
+#include "text_input.h"
+
+namespace ridge::app {
+namespace {
+
+using service::Service;
+using service::TextEvent;
+using service::TextRequest;
+using service::TextStream;
+
+constexpr std::chrono::milliseconds kPoll{50};  // how soon Ctrl-C is noticed while the engine computes
+
+struct Options {
+  ModelOptions model;
+  SamplingOptions sampling;
+  TextInput input;
+  int64_t max_tokens = -1;
+  std::string system;
+  bool chat = false, raw = false, ignore_eos = false;
+  std::vector<std::string> stops;
+};
+
+struct Answer {
+  std::string text;
+  std::vector<TokenId> prompt_ids, ids;
+  service::Receipt receipt;
+};
+
+class Run {
+ public:
+  Run(const Options& options, Output& out) : options_(options), out_(out) {}
+  Status Execute();
+
+ private:
+  Status CheckUsage() const;
+  Status Load();
+  Status Single(const std::string& text);
+  Status Chat(std::string first);
+  TextRequest NewRequest() const;
+  Result<Answer> Generate(const TextRequest& request);
+  Status Finish(const Answer& answer);
+  Json Config() const;
+  bool templated() const { return service_->has_template() && !options_.raw; }
+
+  const Options& options_;
+  Output& out_;
+  Interrupt interrupt_;
+  std::unique_ptr<Service> service_;
+  sampling::SamplingParams sampling_;
+  Ledger ledger_;
+};
+
+Status Run::CheckUsage() const {
+  const auto usage = [](std::string what) -> Status {
+    return Fail(Code::kUsage, std::move(what)).Remedy("see ridge run --help");
+  };
+  if (options_.chat && options_.raw) return usage("-cnv and --raw exclude one another");
+  if (options_.chat && out_.json) return usage("--json gives one answer: it does not go with -cnv");
+  if (options_.raw && !options_.system.empty())
+    return usage("a system prompt needs the chat template: -sys does not go with --raw");
+  if (options_.max_tokens < -2)
+    return usage(fmt::format("-n must be 0 or more, or -1 for no limit, not {}", options_.max_tokens));
+  if (options_.input.given() || options_.chat) return {};
+  if (out_.json || options_.raw) return usage("nothing to answer: give -p TEXT or -f FILE");
+  if (isatty(STDIN_FILENO) == 0)
+    return usage("nothing to answer, and stdin is not a terminal: give -p TEXT, -f FILE, or -cnv to chat line by line");
+  return {};
+}
+
+Status Run::Load() {
+  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, options_.model.Load());
+  const service::LoadTimes& times = runtime->times();
+  ledger_.load_ms = times.open_ms + times.model_ms + times.compile_ms;
+  const int64_t vocab = runtime->model().graph().vocab();
+  RIDGE_ASSIGN_OR_RETURN(service_, Service::Create(std::move(runtime)));
+  ledger_.load_ms += service_->create_ms();
+  RIDGE_ASSIGN_OR_RETURN(sampling_, options_.sampling.Resolve(service_->tokenizer(), vocab));
+  return {};
+}
+
+Status Run::Execute() {
+  RIDGE_RETURN_IF_ERROR(CheckUsage());
+  RIDGE_RETURN_IF_ERROR(options_.system.empty() ? Status() : CheckUtf8(options_.system, "-sys"));
+  std::string text;
+  if (options_.input.given()) {
+    RIDGE_ASSIGN_OR_RETURN(text, options_.input.Read());
+  }
+  RIDGE_RETURN_IF_ERROR(Load());
+  interrupt_.Count();
+  const bool chat = options_.chat || !options_.input.given();
+  if (!service_->has_template()) {
+    if (chat || !options_.system.empty()) {
+      return Fail(Code::kUnsupported, "the model has no chat template")
+          .Where(service_->runtime().model().file().path())
+          .Remedy("complete text with -p or -f, or use an instruction-tuned model");
+    }
+    if (!options_.raw) Note("the model has no chat template: it completes the text");
+  }
+  return chat ? Chat(std::move(text)) : Single(text);
+}
+
+TextRequest Run::NewRequest() const {
+  TextRequest request;
+  request.max_tokens = options_.max_tokens < 0 ? -1 : options_.max_tokens;
+  request.ignore_end = options_.ignore_eos;
+  request.stop = options_.stops;
+  request.sampling = sampling_;
+  return request;
+}
+
+// Shows the answer as it comes. Ctrl-C ends it and keeps what was said.
+Result<Answer> Run::Generate(const TextRequest& request) {
+  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<TextStream> stream, service_->Submit(request));
+  Answer answer;
+  answer.prompt_ids = stream->prompt_ids();
+  bool cancelled = false;
+  TextEvent event;
+  for (TextStream::Got got; (got = stream->Next(kPoll, event)) != TextStream::Got::kEnd;) {
+    if (interrupt_.count() > 0 && !cancelled) {
+      cancelled = true;
+      stream->Cancel();
+    }
+    if (got != TextStream::Got::kEvent || event.text.empty()) continue;
+    answer.text += event.text;
+    if (out_.json) continue;
+    RIDGE_RETURN_IF_ERROR(out_.Write(event.text));
+    RIDGE_RETURN_IF_ERROR(out_.Flush());
+  }
+  if (stream->error()) return std::unexpected(*stream->error());
+  answer.ids = stream->ids();
+  answer.receipt = stream->receipt();
+  AddTurn(ledger_, answer.receipt);
+  if (!out_.json && isatty(STDOUT_FILENO) != 0 && !answer.text.ends_with('\n')) {
+    RIDGE_RETURN_IF_ERROR(out_.Write("\n"));
+    RIDGE_RETURN_IF_ERROR(out_.Flush());
+  }
+  if (answer.receipt.nan_logits > 0)
+    Note(fmt::format("{} logits were not numbers: the model file is damaged, or this build computes it wrongly",
+                     answer.receipt.nan_logits));
+  return answer;
+}
+
+Json Run::Config() const {
+  Json config = ConfigJson(service_->runtime());
+  config["n_predict"] = options_.max_tokens < 0 ? -1 : options_.max_tokens;
+  config["mode"] = templated() ? "template" : "text";
+  config["system_prompt"] = options_.system.empty() ? Json(nullptr) : Json(options_.system);
+  config["ignore_eos"] = options_.ignore_eos;
+  config["stop"] = options_.stops;
+  config["seed"] = sampling_.seed;
+  config["sampling"] = SamplingJson(sampling_);
+  return config;
+}
+
+Status Run::Single(const std::string& text) {
+  TextRequest request = NewRequest();
+  Json messages = Json::array();
+  if (templated()) {
+    if (!options_.system.empty()) messages.push_back({{"role", "system"}, {"content", options_.system}});
+    messages.push_back({{"role", "user"}, {"content", text}});
+    request.messages = &messages;
+  } else {
+    request.prompt = text;
+  }
+  RIDGE_ASSIGN_OR_RETURN(const Answer answer, Generate(request));
+  return Finish(answer);
+}
+
+Status Run::Finish(const Answer& answer) {
+  ledger_.total_ms = MsSinceStart();
+  const service::Runtime& runtime = service_->runtime();
+  if (out_.json) {
+    Json document = {{"text", answer.text}, {"ids", answer.ids}, {"prompt_ids", answer.prompt_ids}};
+    document.update(LedgerJson(ledger_, runtime));
+    document["config"] = Config();
+    document["plan"] = PlanJson(runtime.program());
+    RIDGE_RETURN_IF_ERROR(out_.Document(document));
+  } else {
+    std::fprintf(stderr, "\n%s", LedgerTable(ledger_, runtime).c_str());
+  }
+  if (answer.receipt.reason == engine::FinishReason::kCancelled && !options_.chat) {
+    return Fail(Code::kCancelled, "interrupted")
+        .Found(fmt::format("{} tokens were generated", answer.receipt.predicted_n));
+  }
+  if (answer.receipt.reason == engine::FinishReason::kLength &&
+      answer.receipt.prompt_n + answer.receipt.predicted_n >= runtime.context_tokens()) {
+    Note(
+        fmt::format("the context of {} tokens is full: the answer ends here (more with -c)", runtime.context_tokens()));
+  }
+  return {};
+}
+
+// One turn per line. Ctrl-C ends the answer and keeps what was said; again, or at the prompt, or the end of the input, it ends the chat.
+Status Run::Chat(std::string first) {
+  const bool person = isatty(STDIN_FILENO) != 0;
+  if (person) Note("one line is one message; Ctrl-C ends an answer, Ctrl-D the chat");
+  Json messages = Json::array();
+  if (!options_.system.empty()) messages.push_back({{"role", "system"}, {"content", options_.system}});
+  LineReader reader;
+  Answer answer;
+  for (std::string line = std::move(first);; line.clear()) {
+    if (line.empty()) {
+      if (person) std::fputs("> ", stderr);
+      const double begin = MsSinceStart();
+      const LineReader::Got got = reader.Next(line);
+      ledger_.input_ms += MsSinceStart() - begin;
+      if (got != LineReader::Got::kLine) break;
+      if (line.empty()) continue;
+      RIDGE_RETURN_IF_ERROR(CheckUtf8(line, "stdin"));
+    }
+    messages.push_back({{"role", "user"}, {"content", line}});
+    TextRequest request = NewRequest();
+    request.messages = &messages;
+    RIDGE_ASSIGN_OR_RETURN(answer, Generate(request));
+    if (isatty(STDOUT_FILENO) == 0) RIDGE_RETURN_IF_ERROR(out_.Write("\n"));
+    messages.push_back({{"role", "assistant"}, {"content", answer.text}});
+    if (interrupt_.count() > 1) break;
+    interrupt_.Reset();
+  }
+  if (ledger_.turns.empty())
+    return Fail(Code::kInvalidArgument, "nothing to answer").Where("stdin").Found("no message before its end");
+  answer.receipt.reason = ledger_.turns.back().reason;
+  ledger_.total_ms = MsSinceStart();
+  std::fprintf(stderr, "\n%s", LedgerTable(ledger_, service_->runtime()).c_str());
+  return {};
+}
+
+}  // namespace
+
+void AddRun(CLI::App& root, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app =
+      AddSubcommand(root, "run", "generate or chat in the terminal",
+                    "ridge run -m smollm2:135m -p \"What is the capital of France?\"\n"
+                    "  ridge run -m smollm2:135m -cnv -sys \"Answer in one sentence.\"\n\n"
+                    "Where the model has a chat template, -p or -f is one message of a user and the answer follows; "
+                    "with --raw, or without a\n"
+                    "template, the text is completed as it is. Texts are taken as they are, backslashes too: the shell "
+                    "makes line breaks ($'a\\nb').\n"
+                    "Without -p and -f a terminal starts a chat. Generated text goes to stdout, all else to stderr.");
+  options->model.Add(app);
+  options->input.AddTo(app);
+  app->add_option("-n,--predict,--n-predict", options->max_tokens,
+                  "tokens to generate at most; -1: until the model ends or the context is full")
+      ->capture_default_str();
+  app->add_option("--sys,--system-prompt", options->system, "-sys: a system message before the conversation");
+  app->add_flag("--cnv,--conversation", options->chat, "-cnv: chat, one line of stdin per message");
+  app->add_flag("--raw,--no-cnv,--no-conversation", options->raw,
+                "complete the text as it is, without the chat template");
+  app->add_option("-r,--reverse-prompt", options->stops, "end the answer before this text; may be given several times")
+      ->allow_extra_args(false);
+  app->add_flag("--ignore-eos", options->ignore_eos, "the model's end tokens do not end the answer");
+  options->sampling.Add(app);
+  invocation.Bind(app, [options](Output& out) { return Run(*options, out).Execute(); });
+}
+
+}  // namespace ridge::app
