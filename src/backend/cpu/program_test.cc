@@ -215,13 +215,17 @@ TEST_P(Contract, SequencesOfOneStepDoNotSeeEachOther) {
   }
 }
 
+std::string ContractName(const ::testing::TestParamInfo<std::vector<TypeId>>& info) {
+  return std::vector<std::string>{"All", "Decoded", "K", "Float"}[info.index];
+}
+
 // All fast types in turn; types without a kernel among fast ones; and the usual mixes alone. Each type by itself is MatMulTest's.
 INSTANTIATE_TEST_SUITE_P(
     Types, Contract,
     ::testing::Values(FastTypes(), std::vector<TypeId>{TypeId::kQ2_K, TypeId::kTQ2_0, TypeId::kQ4_K, TypeId::kMXFP4},
                       std::vector<TypeId>{TypeId::kQ4_K, TypeId::kQ6_K},
                       std::vector<TypeId>{TypeId::kF16, TypeId::kBF16}),
-    [](const auto& info) { return std::vector<std::string>{"All", "Decoded", "K", "Float"}[info.index]; });
+    ContractName);
 
 TEST(Program, KvTypesKeepTheContract) {
   const TestModel model({TypeId::kQ8_0});
