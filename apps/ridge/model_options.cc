@@ -46,30 +46,38 @@ void ModelOptions::Add(CLI::App* app) {
   app->add_flag("--strict", strict_, "an op without a fast kernel, and a setting that cannot be kept, are errors");
 }
 
-Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) const {
-  const auto wrong = [](const char* flag, const std::string& found, const char* expected) {
-    return Fail(Code::kUsage, "wrong value").Where(flag).Found(found).Expected(expected);
-  };
-  if (flash_attention_ == "off" || flash_attention_ == "0") {
+Status CheckFlashAttention(const std::string& value) {
+  if (value == "off" || value == "0") {
     return Fail(Code::kUnsupported, "attention without flash attention is not in this build")
         .Where("-fa")
-        .Found(flash_attention_)
+        .Found(value)
         .Expected("auto or on");
   }
-  if (flash_attention_ != "auto" && flash_attention_ != "on" && flash_attention_ != "1")
-    return wrong("-fa", flash_attention_, "auto, on or off");
+  if (value == "auto" || value == "on" || value == "1") return {};
+  return Fail(Code::kUsage, "wrong value").Where("-fa").Found(value).Expected("auto, on or off");
+}
+
+Status CheckGpuLayers(std::optional<int> layers, bool strict) {
+  if (layers.value_or(0) == 0) return {};
+  if (strict) {
+    return Fail(Code::kUnsupported, "--strict: no layer can be put on a GPU")
+        .Where("-ngl")
+        .Found(std::to_string(*layers))
+        .Expected(std::string("0: ") + kNoGpu);
+  }
+  Note("-ngl " + std::to_string(*layers) + ": 0 layers on a GPU, since " + kNoGpu);
+  return {};
+}
+
+Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) const {
+  RIDGE_RETURN_IF_ERROR(CheckFlashAttention(flash_attention_));
   if (!fusion_.empty()) {
     return Fail(Code::kUnsupported, "this build has no fusion passes to turn on or off")
         .Where("--fusion")
         .Found(fusion_)
         .Remedy("leave the flag out");
   }
-  if (strict_ && gpu_layers_.value_or(0) != 0) {
-    return Fail(Code::kUnsupported, "--strict: no layer can be put on a GPU")
-        .Where("-ngl")
-        .Found(std::to_string(*gpu_layers_))
-        .Expected(std::string("0: ") + kNoGpu);
-  }
+  RIDGE_RETURN_IF_ERROR(CheckGpuLayers(gpu_layers_, strict_));
   service::RuntimeOptions options{.path = model_,
                                   .threads = threads_,
                                   .isa = isa_,
@@ -88,8 +96,6 @@ Result<std::unique_ptr<service::Runtime>> ModelOptions::Load(const LoadNeeds& ne
   RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, Check(needs));
   RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(model_));
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, service::Runtime::Load(options));
-  if (gpu_layers_.value_or(0) != 0)
-    Note("-ngl " + std::to_string(*gpu_layers_) + ": 0 layers on a GPU, since " + kNoGpu);
   for (const std::string& note : runtime->notes()) Note(note);
   return runtime;
 }

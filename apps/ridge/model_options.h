@@ -43,6 +43,10 @@ class ModelOptions {
   bool strict_ = false;
 };
 
+// What -fa and -ngl may be in this build; both errors name the flag.
+Status CheckFlashAttention(const std::string& value);
+Status CheckGpuLayers(std::optional<int> layers, bool strict);  // a number that is resolved to 0 is noted on stderr
+
 // Every setting as resolved, with the reason where it was chosen.
 Json ConfigJson(const service::Runtime& runtime);
 // One entry per kind of op: op device kernel isa reason fallback count.

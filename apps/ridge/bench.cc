@@ -1,0 +1,284 @@
+// ridge bench: speed of prompt processing and of generation, as llama-bench measures them (no tokenizing, no sampling).
+#include <fmt/format.h>
+
+#include <chrono>
+#include <ctime>
+#include <memory>
+#include <numeric>
+#include <optional>
+
+#include "backend/backend.h"
+#include "base/cpu.h"
+#include "bench_output.h"
+#include "bench_sweep.h"
+#include "commands.h"
+#include "graph/graph.h"
+#include "model_options.h"
+#include "pull_progress.h"
+#include "service/runtime.h"
+
+namespace ridge::app {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+struct Options {
+  std::string models, prompts = "512", gens = "128", depths = "0", threads, isas, batches = "2048", chunks = "512",
+                      k_types = "f16", v_types = "f16", format = "md";
+  std::vector<std::string> pairs;
+  int64_t repetitions = 5, page = 32;
+  std::optional<int> gpu_layers;
+  std::string flash_attention = "auto";
+  bool no_warmup = false, strict = false;
+};
+
+struct Test {
+  int64_t prompt = 0, gen = 0, depth = 0;
+};
+
+// Settings that need a program of their own.
+struct Setup {
+  std::string model, isa, k_type, v_type;
+  std::optional<int> threads;
+  int64_t batch = 0, chunk = 0;
+};
+
+Result<std::vector<Test>> Tests(const Options& o) {
+  std::vector<Test> tests;
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> prompts, ParseNumbers("-p", o.prompts));
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> gens, ParseNumbers("-n", o.gens));
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> depths, ParseNumbers("-d", o.depths));
+  for (int64_t depth : depths) {
+    for (int64_t p : prompts) {
+      if (p > 0) tests.push_back({p, 0, depth});
+    }
+    for (int64_t n : gens) {
+      if (n > 0) tests.push_back({0, n, depth});
+    }
+    for (const std::string& pair : o.pairs) {
+      RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseNumbers("-pg", pair));
+      if (numbers.size() != 2)
+        return Fail(Code::kUsage, "not a pair").Where("-pg").Found("\"" + pair + "\"").Expected("PROMPT,GENERATED");
+      tests.push_back({numbers[0], numbers[1], depth});
+    }
+  }
+  if (tests.empty()) return Fail(Code::kUsage, "nothing to measure").Expected("-p, -n or -pg above 0");
+  return tests;
+}
+
+Result<std::vector<Setup>> Setups(const Options& o) {
+  std::vector<std::optional<int>> threads = {std::nullopt};
+  if (!o.threads.empty()) {
+    threads.clear();
+    RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseNumbers("-t", o.threads));
+    for (int64_t n : numbers) threads.push_back(static_cast<int>(n));
+  }
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> batches, ParseNumbers("-b", o.batches));
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> chunks, ParseNumbers("-ub", o.chunks));
+  std::vector<Setup> setups;
+  for (const std::string& model : SplitList(o.models)) {
+    for (const std::string& isa : SplitList(o.isas)) {
+      for (const auto& t : threads) {
+        for (const std::string& k : SplitList(o.k_types)) {
+          for (const std::string& v : SplitList(o.v_types)) {
+            for (int64_t b : batches) {
+              for (int64_t ub : chunks) setups.push_back({model, isa, k, v, t, b, std::min(b, ub)});
+            }
+          }
+        }
+      }
+    }
+  }
+  return setups;
+}
+
+// One sequence over a state of its own: processes prompts chunk by chunk and generates token by token.
+class Subject {
+ public:
+  static Result<Subject> Create(const service::Runtime& runtime, int64_t tokens) {
+    Subject s(runtime);
+    backend::StateOptions options = runtime.state_options();
+    options.n_pages = (tokens + options.page_tokens - 1) / options.page_tokens;
+    RIDGE_ASSIGN_OR_RETURN(s.state_, s.program_->NewState(options));
+    s.table_.resize(static_cast<size_t>(options.n_pages));
+    std::iota(s.table_.begin(), s.table_.end(), 0);
+    s.logits_.resize(static_cast<size_t>(s.vocab_));
+    return s;
+  }
+
+  void Rewind(int64_t position) { position_ = position; }
+
+  // n prompt tokens in chunks; only the last gives logits, as a prompt's last token does.
+  Status Prompt(int64_t n) {
+    for (int64_t done = 0; done < n;) {
+      const int64_t step = std::min(chunk_, n - done);
+      done += step;
+      RIDGE_RETURN_IF_ERROR(Step(step, done == n));
+    }
+    return {};
+  }
+
+  Status Generate(int64_t n) {
+    for (int64_t i = 0; i < n; i++) RIDGE_RETURN_IF_ERROR(Step(1, true));
+    return {};
+  }
+
+ private:
+  explicit Subject(const service::Runtime& runtime)
+      : program_(&runtime.program()), vocab_(runtime.model().graph().vocab()), chunk_(runtime.chunk_tokens()) {}
+
+  Status Step(int64_t n, bool logits) {
+    tokens_.resize(static_cast<size_t>(n));
+    positions_.resize(static_cast<size_t>(n));
+    for (size_t i = 0; i < tokens_.size(); i++) {
+      // Any tokens do, as long as they are the same in each repetition: a multiplicative hash of the position.
+      tokens_[i] = static_cast<int32_t>((static_cast<uint64_t>(position_) + i + 1) * 0x9e3779b97f4a7c15ull %
+                                        static_cast<uint64_t>(vocab_));
+      positions_[i] = static_cast<int32_t>(position_ + static_cast<int64_t>(i));
+    }
+    const int32_t seq_start[] = {0, static_cast<int32_t>(n)}, last[] = {static_cast<int32_t>(n - 1)};
+    position_ += n;
+    return program_->Run({.tokens = tokens_,
+                          .positions = positions_,
+                          .seq_start = seq_start,
+                          .page_table = table_,
+                          .logit_rows = std::span(last, logits ? 1 : 0)},
+                         *state_, logits_);
+  }
+
+  backend::Program* program_;
+  std::unique_ptr<backend::StateStore> state_;
+  int64_t vocab_, chunk_, position_ = 0;
+  std::vector<int32_t> tokens_, positions_, table_;
+  std::vector<float> logits_;
+};
+
+// Bytes of weights and KV that one step of generation reads at a context.
+double StepBytes(const service::Runtime& runtime, double context) {
+  const double value_bytes = static_cast<double>(backend::ValueBytes(runtime.state_options().k_type) +
+                                                 backend::ValueBytes(runtime.state_options().v_type)) /
+                             2;
+  return graph::CostOf(runtime.model().graph(),
+                       {.tokens = 1, .logits = 1, .context = context, .kv_bytes_per_value = value_bytes})
+      .bytes_read;
+}
+
+Result<BenchRow> Measure(const Options& o, const service::Runtime& runtime, const Test& test) {
+  const int64_t tokens = test.depth + test.prompt + test.gen;
+  if (tokens > runtime.context_tokens()) {
+    return Fail(Code::kOutOfRange, "the test is longer than the context")
+        .Found(fmt::format("{} tokens", tokens))
+        .Expected(fmt::format("at most {}", runtime.context_tokens()));
+  }
+  RIDGE_ASSIGN_OR_RETURN(Subject subject, Subject::Create(runtime, tokens));
+  BenchRow row;
+  if (!o.no_warmup) {
+    if (test.prompt > 0) RIDGE_RETURN_IF_ERROR(subject.Prompt(std::min(test.prompt, runtime.chunk_tokens())));
+    subject.Rewind(0);
+    RIDGE_RETURN_IF_ERROR(subject.Generate(1));
+    subject.Rewind(0);
+  }
+  RIDGE_RETURN_IF_ERROR(subject.Prompt(test.depth));
+  for (int64_t i = 0; i < o.repetitions; i++) {
+    subject.Rewind(test.depth);
+    const auto begin = Clock::now();
+    RIDGE_RETURN_IF_ERROR(subject.Prompt(test.prompt));
+    RIDGE_RETURN_IF_ERROR(subject.Generate(test.gen));
+    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    row.samples_ns.push_back(seconds * 1e9);
+    row.samples_ts.push_back(static_cast<double>(test.prompt + test.gen) / seconds);
+  }
+  row.speed = Summarize(row.samples_ts);
+  row.time = Summarize(row.samples_ns);
+  if (test.prompt == 0) {
+    row.read_gbps = StepBytes(runtime, static_cast<double>(test.depth) + static_cast<double>(test.gen) / 2) *
+                    row.speed.median / 1e9;
+  }
+  return row;
+}
+
+void Describe(const service::Runtime& runtime, const Setup& setup, const Test& test, BenchRow& row) {
+  const model::Model& model = runtime.model();
+  row.model_filename = model.file().path();
+  row.model_type = model.config().name.empty() ? model.config().architecture : model.config().name;
+  row.model_size_bytes = model.file().size_bytes();
+  row.model_parameters = model.parameters();
+  row.n_threads = runtime.program().n_threads();
+  row.isa = runtime.program().isa();
+  row.n_batch = setup.batch;
+  row.n_ubatch = runtime.chunk_tokens();
+  row.type_k = setup.k_type;
+  row.type_v = setup.v_type;
+  row.n_prompt = test.prompt;
+  row.n_gen = test.gen;
+  row.n_depth = test.depth;
+  row.cpu = Cpu().model;
+}
+
+Status Bench(const Options& o, Output& out) {
+  RIDGE_ASSIGN_OR_RETURN(const BenchFormat format, ParseBenchFormat(out.json ? "json" : o.format));
+  if (o.repetitions < 1)
+    return Fail(Code::kUsage, "repetitions must be at least 1").Where("-r").Found(std::to_string(o.repetitions));
+  RIDGE_RETURN_IF_ERROR(CheckFlashAttention(o.flash_attention));
+  RIDGE_RETURN_IF_ERROR(CheckGpuLayers(o.gpu_layers, o.strict));
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<Test> tests, Tests(o));
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<Setup> setups, Setups(o));
+  int64_t longest = 0;
+  for (const Test& test : tests) longest = std::max(longest, test.depth + test.prompt + test.gen);
+  BenchPrinter printer(format, out);
+  RIDGE_RETURN_IF_ERROR(printer.Begin());
+  std::unique_ptr<service::Runtime> runtime;
+  for (const Setup& setup : setups) {
+    runtime.reset();  // never two models in memory
+    service::RuntimeOptions options{.path = "",
+                                    .threads = setup.threads,
+                                    .isa = setup.isa,
+                                    .context_tokens = longest,
+                                    .batch_tokens = setup.batch,
+                                    .chunk_tokens = setup.chunk,
+                                    .page_tokens = o.page,
+                                    .strict = o.strict};
+    RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(setup.model));
+    RIDGE_ASSIGN_OR_RETURN(options.k_type, backend::ParseKvType(setup.k_type));
+    RIDGE_ASSIGN_OR_RETURN(options.v_type, backend::ParseKvType(setup.v_type));
+    RIDGE_ASSIGN_OR_RETURN(runtime, service::Runtime::Load(options));
+    for (const Test& test : tests) {
+      RIDGE_ASSIGN_OR_RETURN(BenchRow row, Measure(o, *runtime, test));
+      Describe(*runtime, setup, test, row);
+      RIDGE_RETURN_IF_ERROR(printer.Row(row));
+    }
+  }
+  return printer.End();
+}
+
+}  // namespace
+
+void AddBench(CLI::App& root, Invocation& invocation) {
+  auto o = std::make_shared<Options>();
+  CLI::App* app = AddSubcommand(root, "bench", "speed of prompt processing and generation, as llama-bench",
+                                "ridge bench -m model.gguf -p 512 -n 128 -t 1,2 -r 5 -o md");
+  app->add_option("-m,--model", o->models, "GGUF files or names in the store, with commas between")->required();
+  app->add_option("-p,--n-prompt", o->prompts,
+                  "prompt tokens (lists a,b and ranges a-b+step, a-b*factor here and below)")
+      ->capture_default_str();
+  app->add_option("-n,--n-gen", o->gens, "generated tokens")->capture_default_str();
+  app->add_option("--pg", o->pairs,
+                  "a prompt and what is generated after it, timed together: P,N (may be given more than once)");
+  app->add_option("-d,--n-depth", o->depths, "tokens already in the KV")->capture_default_str();
+  app->add_option("-r,--repetitions", o->repetitions, "repetitions of each test")->capture_default_str();
+  app->add_option("-t,--threads", o->threads, "threads; chosen when not given");
+  app->add_option("--isa", o->isas, "instruction sets; the best one when not given");
+  app->add_option("-b,--batch-size", o->batches, "most prompt tokens asked for at once")->capture_default_str();
+  app->add_option("--ub,--ubatch-size", o->chunks, "prompt tokens of one step")->capture_default_str();
+  app->add_option("--ctk,--cache-type-k", o->k_types, "types of cached keys: f16 bf16 f32")->capture_default_str();
+  app->add_option("--ctv,--cache-type-v", o->v_types, "types of cached values")->capture_default_str();
+  app->add_option("--kv-page", o->page, "tokens per KV page")->capture_default_str();
+  app->add_option("--fa,--flash-attn", o->flash_attention, "auto or on")->capture_default_str();
+  app->add_option("--ngl,--n-gpu-layers", o->gpu_layers, "layers on a GPU: none in this build");
+  app->add_flag("--no-warmup", o->no_warmup, "no run before the first that counts");
+  app->add_flag("--strict", o->strict, "a fallback to a slow kernel is an error");
+  app->add_option("-o,--output", o->format, "md, csv, json, jsonl or sql")->capture_default_str();
+  invocation.Bind(app, [o](Output& out) { return Bench(*o, out); });
+}
+
+}  // namespace ridge::app

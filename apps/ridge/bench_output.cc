@@ -1,0 +1,138 @@
+#include "bench_output.h"
+
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <ctime>
+
+namespace ridge::app {
+namespace {
+
+Json RowJson(const BenchRow& r) {
+  Json j;
+  j["cpu_info"] = r.cpu;
+  j["backends"] = "CPU";
+  j["model_filename"] = r.model_filename;
+  j["model_type"] = r.model_type;
+  j["model_size"] = r.model_size_bytes;
+  j["model_n_params"] = r.model_parameters;
+  j["n_batch"] = r.n_batch;
+  j["n_ubatch"] = r.n_ubatch;
+  j["n_threads"] = r.n_threads;
+  j["isa"] = r.isa;
+  j["type_k"] = r.type_k;
+  j["type_v"] = r.type_v;
+  j["n_gpu_layers"] = 0;
+  j["flash_attn"] = true;
+  j["n_prompt"] = r.n_prompt;
+  j["n_gen"] = r.n_gen;
+  j["n_depth"] = r.n_depth;
+  j["test_time"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  j["avg_ns"] = r.time.mean;
+  j["stddev_ns"] = r.time.stddev;
+  j["avg_ts"] = r.speed.mean;
+  j["stddev_ts"] = r.speed.stddev;
+  j["median_ts"] = r.speed.median;
+  j["samples_ns"] = r.samples_ns;
+  j["samples_ts"] = r.samples_ts;
+  j["read_gbps"] = r.read_gbps ? Json(*r.read_gbps) : Json(nullptr);
+  j["read_ceiling_gbps"] = nullptr;  // not measured by this command
+  j["bound"] = nullptr;
+  return j;
+}
+
+// Of the scalar fields, as csv and sql have no lists.
+std::vector<std::pair<std::string, std::string>> Fields(const BenchRow& row) {
+  std::vector<std::pair<std::string, std::string>> fields;
+  const Json document = RowJson(row);
+  for (const auto& [key, value] : document.items()) {
+    if (!value.is_array())
+      fields.emplace_back(key, value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
+  }
+  return fields;
+}
+
+std::string Quote(const std::string& text, char quote) {
+  std::string out(1, quote);
+  for (char c : text) {
+    if (c == quote) out += quote;
+    out += c;
+  }
+  return out + quote;
+}
+
+std::string TestName(const BenchRow& r) {
+  std::string name = r.n_prompt > 0 && r.n_gen > 0 ? fmt::format("pp{}+tg{}", r.n_prompt, r.n_gen)
+                     : r.n_prompt > 0              ? fmt::format("pp{}", r.n_prompt)
+                                                   : fmt::format("tg{}", r.n_gen);
+  if (r.n_depth > 0) name += fmt::format(" @ d{}", r.n_depth);
+  return name;
+}
+
+}  // namespace
+
+Result<BenchFormat> ParseBenchFormat(const std::string& name) {
+  if (name == "md") return BenchFormat::kMarkdown;
+  if (name == "csv") return BenchFormat::kCsv;
+  if (name == "json") return BenchFormat::kJson;
+  if (name == "jsonl") return BenchFormat::kJsonLines;
+  if (name == "sql") return BenchFormat::kSql;
+  return Fail(Code::kUsage, "unknown output format").Where("-o").Found(name).Expected("md, csv, json, jsonl or sql");
+}
+
+Status BenchPrinter::Begin() {
+  if (format_ == BenchFormat::kMarkdown) {
+    RIDGE_RETURN_IF_ERROR(
+        out_.Write(fmt::format("| {:<30} | {:>10} | {:>10} | {:>7} | {:>7} | {:>4} | {:>15} | {:>18} | {:>10} |\n",
+                               "model", "size", "params", "isa", "threads", "kv", "test", "t/s", "GB/s read")));
+    return out_.Write(
+        fmt::format("| {:-<30} | {:->9}: | {:->9}: | {:->6}: | {:->6}: | {:->3}: | {:->14}: | {:->17}: | {:->9}: |\n",
+                    "", "", "", "", "", "", "", "", ""));
+  }
+  return format_ == BenchFormat::kJson ? out_.Write("[\n") : Status();
+}
+
+Status BenchPrinter::Row(const BenchRow& r) {
+  std::string text;
+  switch (format_) {
+    case BenchFormat::kMarkdown: {
+      const std::string kv = r.type_k == r.type_v ? r.type_k : r.type_k + "/" + r.type_v;
+      text = fmt::format("| {:<30} | {:>6.2f} MiB | {:>8.2f} M | {:>7} | {:>7} | {:>4} | {:>15} | {:>18} | {:>10} |\n",
+                         r.model_type, static_cast<double>(r.model_size_bytes) / (1 << 20),
+                         static_cast<double>(r.model_parameters) / 1e6, r.isa, r.n_threads, kv, TestName(r),
+                         fmt::format("{:.2f} ± {:.2f}", r.speed.mean, r.speed.stddev),
+                         r.read_gbps ? fmt::format("{:.1f}", *r.read_gbps) : "-");
+      break;
+    }
+    case BenchFormat::kCsv: {
+      std::string names, values;
+      for (const auto& [key, value] : Fields(r)) {
+        names += (names.empty() ? "" : ",") + key;
+        values += (values.empty() ? "" : ",") + Quote(value, '"');
+      }
+      text = (first_ ? names + "\n" : "") + values + "\n";
+      break;
+    }
+    case BenchFormat::kJson:
+      text = (first_ ? "  " : ",\n  ") + RowJson(r).dump(-1, ' ', false, Json::error_handler_t::replace);
+      break;
+    case BenchFormat::kJsonLines: text = RowJson(r).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; break;
+    case BenchFormat::kSql: {
+      std::string columns, values;
+      for (const auto& [key, value] : Fields(r)) {
+        columns += (columns.empty() ? "" : ", ") + key;
+        values += (values.empty() ? "" : ", ") + Quote(value, '\'');
+      }
+      if (first_) text = "CREATE TABLE IF NOT EXISTS ridge_bench (" + columns + ");\n";
+      text += "INSERT INTO ridge_bench (" + columns + ") VALUES (" + values + ");\n";
+      break;
+    }
+  }
+  first_ = false;
+  RIDGE_RETURN_IF_ERROR(out_.Write(text));
+  return out_.Flush();
+}
+
+Status BenchPrinter::End() { return format_ == BenchFormat::kJson ? out_.Write("\n]\n") : Status(); }
+
+}  // namespace ridge::app

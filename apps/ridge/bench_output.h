@@ -1,0 +1,40 @@
+// Rows of ridge bench in llama-bench's formats and with its field names.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "bench_sweep.h"
+#include "command.h"
+
+namespace ridge::app {
+
+struct BenchRow {
+  std::string model_filename, model_type, cpu, isa, type_k, type_v;
+  uint64_t model_size_bytes = 0;
+  int64_t model_parameters = 0, n_threads = 0, n_batch = 0, n_ubatch = 0, n_prompt = 0, n_gen = 0, n_depth = 0;
+  std::vector<double> samples_ns, samples_ts;
+  Statistics time, speed;           // of samples_ns and samples_ts
+  std::optional<double> read_gbps;  // generation only: bytes that a token must read, times the median speed
+};
+
+enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines, kSql };
+Result<BenchFormat> ParseBenchFormat(const std::string& name);
+
+// Prints rows as they come, so that an interrupted sweep leaves what was measured (JSON: closed by End).
+class BenchPrinter {
+ public:
+  BenchPrinter(BenchFormat format, Output& out) : format_(format), out_(out) {}
+  Status Begin();
+  Status Row(const BenchRow& row);
+  Status End();
+
+ private:
+  BenchFormat format_;
+  Output& out_;
+  bool first_ = true;
+};
+
+}  // namespace ridge::app
