@@ -67,8 +67,10 @@ void SamplingOptions::Add(CLI::App* app) {
   app->add_option("--dry-penalty-last-n", p.dry_penalty_last_n, "tokens that DRY looks back on; 0: none, -1: all")
       ->capture_default_str();
   app->add_option("--dry-sequence-breaker", dry_breakers_,
-                  "text that no repeat crosses; may be given several times (default: newline, colon, quote, asterisk)")->allow_extra_args(false);
-  app->add_option("--logit-bias", logit_bias_, "TOKEN_ID+BIAS or TOKEN_ID-BIAS; may be given several times")->allow_extra_args(false);
+                  "text that no repeat crosses; may be given several times (default: newline, colon, quote, asterisk)")
+      ->allow_extra_args(false);
+  app->add_option("--logit-bias", logit_bias_, "TOKEN_ID+BIAS or TOKEN_ID-BIAS; may be given several times")
+      ->allow_extra_args(false);
 }
 
 Result<sampling::SamplingParams> SamplingOptions::Resolve(const text::Tokenizer& tokenizer, int64_t vocab) const {

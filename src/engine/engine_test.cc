@@ -1,0 +1,247 @@
+#include "engine/engine.h"
+
+#include <gtest/gtest.h>
+
+#include "engine/fake_program.h"
+
+namespace ridge::engine {
+namespace {
+
+using test::FakeProgram;
+using namespace std::chrono_literals;
+
+constexpr int64_t kVocab = 97;
+
+struct Outcome {
+  std::vector<TokenId> ids;
+  std::vector<TokenEvent> events;
+  Summary summary;
+};
+
+Outcome ReadAll(Outbox& outbox) {
+  Outcome outcome;
+  TokenEvent event;
+  for (Outbox::Got got; (got = outbox.Next(10s, event)) != Outbox::Got::kEnd;) {
+    if (got == Outbox::Got::kNothing) {
+      ADD_FAILURE() << "no event for ten seconds";
+      return outcome;
+    }
+    outcome.ids.push_back(event.token);
+    outcome.events.push_back(event);
+  }
+  outcome.summary = outbox.summary();
+  return outcome;
+}
+
+EngineOptions Options(int64_t max_running = 1, int64_t pages = 16, int64_t page_tokens = 4) {
+  return {.vocab = kVocab,
+          .context_tokens = pages * page_tokens,
+          .step_tokens = 8,
+          .max_running = max_running,
+          .state = {.n_pages = pages, .page_tokens = page_tokens}};
+}
+
+Request NewRequest(std::vector<TokenId> prompt, int64_t max_tokens) {
+  return {.prompt = std::move(prompt), .max_tokens = max_tokens, .sampling = {.temperature = 0}};
+}
+
+std::vector<TokenId> Prompt(size_t n, TokenId first = 3) {
+  std::vector<TokenId> prompt;
+  for (size_t i = 0; i < n; i++) prompt.push_back(static_cast<TokenId>((first + static_cast<TokenId>(i) * 5) % kVocab));
+  return prompt;
+}
+
+TEST(Engine, AnswersAreThoseOfTheModelForAnyChunkAndPage) {
+  const std::vector<TokenId> prompt = Prompt(21);
+  const std::vector<TokenId> expected = FakeProgram::Expected(prompt, 12, kVocab);
+  for (const int64_t chunk : {1, 3, 8, 64}) {
+    for (const int64_t page : {1, 4, 16}) {
+      FakeProgram program(kVocab);
+      EngineOptions options = Options(1, 64 / page, page);
+      options.step_tokens = chunk;
+      auto engine = Engine::Start(&program, options);
+      ASSERT_TRUE(engine);
+      const auto ticket = (*engine)->Submit(NewRequest(prompt, 12));
+      ASSERT_TRUE(ticket);
+      const Outcome outcome = ReadAll(*ticket->outbox);
+      EXPECT_EQ(outcome.ids, expected) << "chunk " << chunk << ", page " << page;
+      EXPECT_EQ(outcome.summary.reason, FinishReason::kLength);
+      EXPECT_EQ(outcome.summary.prompt_chunks, (21 + chunk - 1) / chunk);
+      EXPECT_LE(program.largest_step, static_cast<size_t>(chunk));
+      EXPECT_EQ(program.steps, outcome.summary.prompt_chunks + 11)
+          << "the first token comes from the prompt's last step";
+    }
+  }
+}
+
+TEST(Engine, TheFirstTokensStepIsThePromptsAndTimesAreThere) {
+  FakeProgram program(kVocab);
+  program.step_ms = 2;
+  auto engine = Engine::Start(&program, Options());
+  const auto ticket = (*engine)->Submit(NewRequest(Prompt(20), 4));
+  const Outcome outcome = ReadAll(*ticket->outbox);
+  ASSERT_EQ(outcome.events.size(), 4u);
+  EXPECT_EQ(outcome.events[0].decode_ms, 0);
+  for (size_t i = 1; i < 4; i++) EXPECT_GE(outcome.events[i].decode_ms, 2);
+  EXPECT_GE(outcome.summary.prompt_ms, 3 * 2);
+  EXPECT_GT(outcome.events[0].sample_ms, 0);
+}
+
+TEST(Engine, StopTokenIsTheLastOneAndMarked) {
+  const std::vector<TokenId> prompt = Prompt(5), answer = FakeProgram::Expected(prompt, 30, kVocab);
+  size_t at = 3;  // a token of the answer that has not come before
+  while (std::find(answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(at), answer[at]) !=
+         answer.begin() + static_cast<std::ptrdiff_t>(at))
+    at++;
+  FakeProgram program(kVocab);
+  auto engine = Engine::Start(&program, Options());
+  Request request = NewRequest(prompt, 30);
+  request.stop_tokens = {answer[at]};
+  const Outcome outcome = ReadAll(*(*engine)->Submit(request)->outbox);
+  EXPECT_EQ(outcome.ids, std::vector<TokenId>(answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(at) + 1));
+  EXPECT_EQ(outcome.summary.reason, FinishReason::kStop);
+  EXPECT_TRUE(outcome.events.back().stop);
+  EXPECT_FALSE(outcome.events.front().stop);
+}
+
+TEST(Engine, AFullContextEndsWithLength) {
+  FakeProgram program(kVocab);
+  auto engine = Engine::Start(&program, Options(1, 4, 4));
+  const Outcome outcome = ReadAll(*(*engine)->Submit(NewRequest(Prompt(10), 2000))->outbox);
+  EXPECT_EQ(outcome.ids, FakeProgram::Expected(Prompt(10), 6, kVocab));
+  EXPECT_EQ(outcome.summary.reason, FinishReason::kLength);
+}
+
+TEST(Engine, NoTokensAskedForComputesThePromptOnly) {
+  FakeProgram program(kVocab);
+  auto engine = Engine::Start(&program, Options());
+  const Outcome outcome = ReadAll(*(*engine)->Submit(NewRequest(Prompt(10), 0))->outbox);
+  EXPECT_TRUE(outcome.ids.empty());
+  EXPECT_EQ(outcome.summary.reason, FinishReason::kLength);
+  EXPECT_EQ(program.steps, 2);
+}
+
+TEST(Engine, ManyAtOnceWithFewPagesAnswerAsEachAlone) {
+  FakeProgram program(kVocab);
+  EngineOptions options = Options(4, 12, 4);  // four sequences of up to 30 tokens do not fit 48
+  auto engine = Engine::Start(&program, options);
+  std::vector<Ticket> tickets;
+  for (TokenId i = 0; i < 20; i++) {
+    auto ticket = (*engine)->Submit(NewRequest(Prompt(static_cast<size_t>(1 + i % 7), i), 10 + i % 14));
+    ASSERT_TRUE(ticket);
+    tickets.push_back(*ticket);
+  }
+  for (TokenId i = 0; i < 20; i++) {
+    const Outcome outcome = ReadAll(*tickets[static_cast<size_t>(i)].outbox);
+    EXPECT_EQ(outcome.ids, FakeProgram::Expected(Prompt(static_cast<size_t>(1 + i % 7), i),
+                                                 static_cast<size_t>(10 + i % 14), kVocab))
+        << i;
+  }
+}
+
+TEST(Engine, CancelAtEveryStepKeepsWhatWasSaidAndFreesThePages) {
+  const std::vector<TokenId> prompt = Prompt(20), answer = FakeProgram::Expected(prompt, 40, kVocab);
+  FakeProgram program(kVocab);
+  program.step_ms = 1;
+  auto engine = Engine::Start(&program, Options(1, 16, 4));
+  for (size_t after = 0; after < 10; after++) {
+    const auto ticket = (*engine)->Submit(NewRequest(prompt, 40));
+    ASSERT_TRUE(ticket);
+    TokenEvent event;
+    std::vector<TokenId> ids;
+    while (ids.size() < after && ticket->outbox->Next(10s, event) == Outbox::Got::kToken) ids.push_back(event.token);
+    (*engine)->Cancel(ticket->id);
+    const Outcome rest = ReadAll(*ticket->outbox);
+    ids.insert(ids.end(), rest.ids.begin(), rest.ids.end());
+    EXPECT_EQ(rest.summary.reason, FinishReason::kCancelled);
+    ASSERT_LT(ids.size(), answer.size());
+    EXPECT_EQ(ids, std::vector<TokenId>(answer.begin(), answer.begin() + static_cast<std::ptrdiff_t>(ids.size())));
+  }
+  // The whole pool is free again: a request that needs nearly all of it runs.
+  EXPECT_EQ(ReadAll(*(*engine)->Submit(NewRequest(Prompt(60), 4))->outbox).ids,
+            FakeProgram::Expected(Prompt(60), 4, kVocab));
+  (*engine)->Cancel(12345);  // unknown: nothing happens
+}
+
+TEST(Engine, AFailedStepEndsItsRequestWithTheErrorAndNoOther) {
+  FakeProgram program(kVocab);
+  program.fail_at_step = 3;
+  auto engine = Engine::Start(&program, Options());
+  const auto bad = (*engine)->Submit(NewRequest(Prompt(5), 10));
+  const auto good = (*engine)->Submit(NewRequest(Prompt(6), 10));
+  const Outcome failed = ReadAll(*bad->outbox);
+  EXPECT_EQ(failed.summary.reason, FinishReason::kFailed);
+  ASSERT_TRUE(failed.summary.error);
+  EXPECT_EQ(failed.summary.error->what, "the fake program fails here");
+  EXPECT_EQ(ReadAll(*good->outbox).ids, FakeProgram::Expected(Prompt(6), 10, kVocab));
+}
+
+TEST(Engine, RefusesWhatCannotWorkAndSaysWhy) {
+  FakeProgram program(kVocab);
+  EngineOptions options = Options(1, 4, 4);
+  auto engine = Engine::Start(&program, options);
+  const auto code = [&](Request request) {
+    const auto ticket = (*engine)->Submit(std::move(request));
+    return ticket ? std::string("accepted") : std::string(Name(ticket.error().code));
+  };
+  EXPECT_EQ(code(NewRequest({}, 1)), "invalid_argument");
+  EXPECT_EQ(code(NewRequest({1, kVocab}, 1)), "invalid_argument");
+  EXPECT_EQ(code(NewRequest({-1}, 1)), "invalid_argument");
+  EXPECT_EQ(code(NewRequest(Prompt(16), 1)), "out_of_range");
+  Request sampling = NewRequest({1}, 1);
+  sampling.sampling.top_p = -3;
+  EXPECT_EQ(code(sampling), "invalid_argument");
+  EXPECT_EQ(code(NewRequest(Prompt(15), 1)), "accepted");
+}
+
+TEST(Engine, AFullQueueRefusesAndEmptiesAgain) {
+  FakeProgram program(kVocab);
+  program.step_ms = 20;
+  EngineOptions options = Options();
+  options.max_waiting = 2;
+  auto engine = Engine::Start(&program, options);
+  std::vector<Ticket> tickets;
+  Code refused = Code::kInternal;
+  for (int i = 0; i < 8; i++) {
+    auto ticket = (*engine)->Submit(NewRequest(Prompt(4), 3));
+    if (ticket)
+      tickets.push_back(*ticket);
+    else
+      refused = ticket.error().code;
+  }
+  EXPECT_EQ(refused, Code::kResourceExhausted);
+  EXPECT_LE(tickets.size(), 4u);
+  program.step_ms = 0;
+  for (const Ticket& ticket : tickets) EXPECT_EQ(ReadAll(*ticket.outbox).summary.reason, FinishReason::kLength);
+  EXPECT_TRUE((*engine)->Submit(NewRequest(Prompt(4), 3)));
+}
+
+TEST(Engine, EndingItEndsAllRequestsAsCancelled) {
+  FakeProgram program(kVocab);
+  program.step_ms = 1;
+  auto engine = Engine::Start(&program, Options());
+  const auto running = (*engine)->Submit(NewRequest(Prompt(4), 50)),
+             waiting = (*engine)->Submit(NewRequest(Prompt(4), 50));
+  TokenEvent event;
+  ASSERT_EQ(running->outbox->Next(10s, event), Outbox::Got::kToken);
+  engine->reset();
+  EXPECT_EQ(ReadAll(*running->outbox).summary.reason, FinishReason::kCancelled);
+  EXPECT_EQ(ReadAll(*waiting->outbox).summary.reason, FinishReason::kCancelled);
+}
+
+TEST(Engine, DrawsFollowTheSeedAloneAndNotTheOrderOfRequests) {
+  FakeProgram program(kVocab);
+  auto engine = Engine::Start(&program, Options(2));
+  const auto ask = [&](uint64_t seed) {
+    Request request{.prompt = Prompt(4),
+                    .max_tokens = 20,
+                    .sampling = {.temperature = 5.0, .top_k = 0, .top_p = 1.0, .min_p = 0.0, .seed = seed}};
+    return ReadAll(*(*engine)->Submit(request)->outbox).ids;
+  };
+  const auto first = ask(1);
+  EXPECT_NE(ask(2), first);
+  EXPECT_EQ(ask(1), first);
+}
+
+}  // namespace
+}  // namespace ridge::engine

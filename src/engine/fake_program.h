@@ -1,0 +1,100 @@
+// A backend for tests: its "KV" holds the tokens themselves, and its logits follow from all tokens that it finds in the pages of a sequence. So a
+// wrong page, position or chunk gives another answer than Expected().
+//
+//   FakeProgram program(kVocab);
+//   std::vector<TokenId> answer = FakeProgram::Expected(prompt, 10, kVocab);
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <thread>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/token_id.h"
+
+namespace ridge::engine::test {
+
+class FakeState : public backend::StateStore {
+ public:
+  explicit FakeState(const backend::StateOptions& options)
+      : options_(options), slots(static_cast<size_t>(options.n_pages * options.page_tokens), -1) {}
+  const backend::StateOptions& options() const override { return options_; }
+  size_t size_bytes() const override { return slots.size() * sizeof(TokenId); }
+
+ private:
+  backend::StateOptions options_;
+
+ public:
+  std::vector<TokenId> slots;  // [pages, page_tokens]
+};
+
+class FakeProgram : public backend::Program {
+ public:
+  explicit FakeProgram(int64_t vocab) : vocab_(vocab) {}
+
+  // The greedy answer of n tokens.
+  static std::vector<TokenId> Expected(std::vector<TokenId> tokens, size_t n, int64_t vocab) {
+    std::vector<TokenId> answer;
+    while (answer.size() < n) {
+      uint64_t hash = kSeed;
+      for (const TokenId token : tokens) hash = Mix(hash, token);
+      answer.push_back(static_cast<TokenId>(hash % static_cast<uint64_t>(vocab)));
+      tokens.push_back(answer.back());
+    }
+    return answer;
+  }
+
+  Result<std::unique_ptr<backend::StateStore>> NewState(const backend::StateOptions& options) override {
+    return std::make_unique<FakeState>(options);
+  }
+
+  Status Run(const backend::Step& step, backend::StateStore& store, std::span<float> logits) override {
+    steps++;
+    largest_step = std::max(largest_step.load(), step.tokens.size());
+    if (step_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
+    if (steps == fail_at_step) return Fail(Code::kInternal, "the fake program fails here");
+    auto& state = static_cast<FakeState&>(store);
+    const size_t sequences = step.seq_start.size() - 1, table = step.page_table.size() / sequences;
+    size_t row = 0;
+    for (size_t s = 0; s < sequences; s++) {
+      const auto slot = [&](int64_t position) -> TokenId& {
+        const int64_t page_tokens = state.options().page_tokens;
+        const int32_t page = step.page_table[s * table + static_cast<size_t>(position / page_tokens)];
+        return state.slots[static_cast<size_t>(page * page_tokens + position % page_tokens)];
+      };
+      for (int32_t t = step.seq_start[s]; t < step.seq_start[s + 1]; t++) {
+        slot(step.positions[static_cast<size_t>(t)]) = step.tokens[static_cast<size_t>(t)];
+        if (row >= step.logit_rows.size() || step.logit_rows[row] != t) continue;
+        uint64_t hash = kSeed;
+        for (int64_t p = 0; p <= step.positions[static_cast<size_t>(t)]; p++) hash = Mix(hash, slot(p));
+        const auto out = logits.subspan(row++ * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_));
+        std::fill(out.begin(), out.end(), 0.0f);
+        out[hash % static_cast<uint64_t>(vocab_)] = 1.0f;
+      }
+    }
+    if (row != step.logit_rows.size()) return Fail(Code::kInternal, "a logit row is not in the step");
+    return {};
+  }
+
+  const std::vector<backend::PlanEntry>& plan() const override { return plan_; }
+  size_t weight_bytes() const override { return 0; }
+  size_t workspace_bytes() const override { return 0; }
+  std::string isa() const override { return "fake"; }
+  int n_threads() const override { return 1; }
+
+  std::atomic<int> steps = 0, fail_at_step = -1, step_ms = 0;
+  std::atomic<size_t> largest_step = 0;
+
+ private:
+  static constexpr uint64_t kSeed = 1469598103934665603u;
+  static uint64_t Mix(uint64_t hash, TokenId token) {
+    hash = (hash ^ static_cast<uint64_t>(token)) * 0x9E3779B97F4A7C15u;
+    return hash ^ (hash >> 29);
+  }
+
+  int64_t vocab_;
+  std::vector<backend::PlanEntry> plan_;
+};
+
+}  // namespace ridge::engine::test
