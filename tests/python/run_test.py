@@ -1,0 +1,347 @@
+"""ridge run, from outside: answers, the ledger's laws, wrong command lines, streams, chats and Ctrl-C.
+
+RIDGE_BIN names the program. Most tests run on a tiny random model (needs the gguf package); RIDGE_MODEL_SMOLLM2 may name SmolLM2-135M-Instruct,
+else the store is asked for smollm2:135m.
+"""
+import json
+import os
+import pty
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+try:
+    import tiny_model
+    MISSING = ""
+except ImportError as error:
+    tiny_model, MISSING = None, f"needs the Python package {error.name}"
+
+RIDGE = os.environ.get("RIDGE_BIN", os.path.abspath("build/release/bin/ridge"))
+
+
+def ridge(*arguments, stdin=subprocess.DEVNULL, timeout=120, **options):
+    if isinstance(stdin, bytes):
+        options["input"] = stdin
+    else:
+        options["stdin"] = stdin
+    return subprocess.run([RIDGE, *arguments], capture_output=True, timeout=timeout, **options)
+
+
+def error_lines(run):
+    return [line for line in run.stderr.decode().splitlines() if line.startswith("error: ")]
+
+
+@unittest.skipIf(tiny_model is None, MISSING)
+class Tiny(unittest.TestCase):
+    """On models whose answers mean nothing, but repeat."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.base, cls.chat = os.path.join(cls.folder, "base.gguf"), os.path.join(cls.folder, "chat.gguf")
+        tiny_model.write_tiny_model(cls.base)
+        tiny_model.write_tiny_model(cls.chat, tiny_model.CHATML)
+
+    def run_json(self, *arguments, model=None, temp="0"):
+        run = ridge("run", "-m", model or self.base, "--temp", temp, "--json", *arguments)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        return json.loads(run.stdout)
+
+    def refused(self, status, *arguments, says=(), model=None, **options):
+        run = ridge("run", "-m", model or self.base, *arguments, **options)
+        self.assertEqual(run.returncode, status, run.stderr)
+        self.assertEqual(run.stdout, b"")
+        lines = error_lines(run)
+        self.assertEqual(len(lines), 1, run.stderr)
+        for word in says:
+            self.assertIn(word, lines[0])
+        document = json.loads(ridge("run", "-m", model or self.base, *arguments, "--json", **options).stdout)
+        self.assertEqual(set(document), {"error"})
+        self.assertEqual(set(document["error"]), {"code", "what", "where", "found", "expected", "remedy"})
+        return lines[0]
+
+    # ---- the answer
+
+    def test_stdout_is_the_text_and_nothing_else(self):
+        document = self.run_json("-p", "the cat and", "-n", "12")
+        run = ridge("run", "-m", self.base, "-p", "the cat and", "-n", "12", "--temp", "0")
+        self.assertEqual(run.returncode, 0)
+        self.assertEqual(run.stdout.decode(), document["text"])
+        self.assertNotIn(b"\x1b", run.stdout + run.stderr)
+        self.assertIn("completes the text", run.stderr.decode())
+
+    def test_bits_do_not_follow_chunk_page_threads_or_isa(self):
+        prompt = "the quick brown fox and the lazy dog " * 3
+        first = self.run_json("-p", prompt, "-n", "40")["ids"]
+        for setting in (["-ub", "1"], ["-ub", "7"], ["-b", "5"], ["--kv-page", "16"], ["-t", "1"], ["-t", "3"], ["--isa", "scalar"]):
+            self.assertEqual(self.run_json("-p", prompt, "-n", "40", *setting)["ids"], first, setting)
+
+    def test_seeds(self):
+        draw = lambda *more: self.run_json("-p", "the", "-n", "20", *more, temp="3")
+        self.assertEqual(draw("-s", "7")["ids"], draw("-s", "7")["ids"])
+        self.assertNotEqual(draw("-s", "7")["ids"], draw("-s", "8")["ids"])
+        fresh = draw()
+        self.assertEqual(draw("-s", str(fresh["config"]["seed"]))["ids"], fresh["ids"])
+
+    def test_text_is_utf8_whatever_the_tokens_are(self):
+        for seed in range(5):
+            run = ridge("run", "-m", self.base, "-p", "x", "-n", "200", "--temp", "4", "-s", str(seed), "--top-k", "0", "--top-p", "1", "--min-p", "0")
+            run.stdout.decode()  # raises where it is not
+            document = self.run_json("-p", "x", "-n", "200", "-s", str(seed), "--top-k", "0", "--top-p", "1", "--min-p", "0", temp="4")
+            self.assertEqual(document["text"], run.stdout.decode())
+
+    def test_length_and_full_context(self):
+        document = self.run_json("-p", "abc", "-n", "5", "--ignore-eos")
+        self.assertEqual((document["finish_reason"], document["predicted_n"]), ("length", 5))
+        document = self.run_json("-p", "abc", "-n", "2000", "-c", "40", "--ignore-eos")
+        self.assertEqual((document["finish_reason"], document["prompt_n"] + document["predicted_n"]), ("length", 40))
+        run = ridge("run", "-m", self.base, "-p", "abc", "-n", "2000", "-c", "40", "--ignore-eos", "--temp", "0")
+        self.assertIn("context of 40 tokens is full", run.stderr.decode())
+        self.assertEqual(self.run_json("-p", "abc", "-n", "0")["ids"], [])
+
+    def test_stop_text(self):
+        text = self.run_json("-p", "the", "-n", "40", "--ignore-eos")["text"]
+        stop = text[10:13]
+        document = self.run_json("-p", "the", "-n", "40", "--ignore-eos", "-r", stop)
+        self.assertEqual(document["text"], text[:text.index(stop)])
+        self.assertEqual(document["finish_reason"], "stop")
+        self.assertEqual(document["predicted_n"], len(document["ids"]))
+        self.assertLess(document["predicted_n"], 40)
+        never = self.run_json("-p", "the", "-n", "40", "--ignore-eos", "-r", "zzzzzzzz")
+        self.assertEqual(never["text"], text)
+
+    def test_logit_bias_and_end_token(self):
+        document = self.run_json("-p", "the", "-n", "9", "--logit-bias", "68+1000")
+        self.assertEqual(document["ids"], [68] * 9)
+        document = self.run_json("-p", "the", "-n", "9", "--logit-bias", "2+1000")
+        self.assertEqual((document["ids"], document["text"], document["finish_reason"]), ([2], "", "stop"))
+
+    # ---- template and text
+
+    def test_template_or_raw(self):
+        document = self.run_json("-p", "Hi", "-n", "1", model=self.chat)
+        letters = lambda text: [3 + b for b in text.encode()]
+        self.assertEqual(document["prompt_ids"], [1] + letters("user\nHi") + [2] + letters("\n") + [1] + letters("assistant\n"))
+        self.assertEqual(document["config"]["mode"], "template")
+        document = self.run_json("-p", "Hi", "-n", "1", "-sys", "S", model=self.chat)
+        self.assertEqual(document["prompt_ids"][:10], [1] + letters("system\nS") + [2])
+        document = self.run_json("-p", "Hi", "-n", "1", "--raw", model=self.chat)
+        self.assertEqual(document["prompt_ids"], letters("Hi"))
+        self.assertEqual(document["config"]["mode"], "text")
+
+    def test_one_bos(self):
+        path = os.path.join(self.folder, "bos.gguf")
+        for template, expected in ((tiny_model.CHATML, 1), ("{{ bos_token }}" + tiny_model.CHATML, 1)):
+            tiny_model.write_tiny_model(path, template, add_bos=True)
+            ids = self.run_json("-p", "Hi", "-n", "1", model=path)["prompt_ids"]
+            self.assertEqual((ids[0], ids.count(0)), (0, expected), template)
+
+    def test_a_broken_template_is_an_error_only_where_it_is_needed(self):
+        path = os.path.join(self.folder, "broken.gguf")
+        tiny_model.write_tiny_model(path, "{% for m in %}")
+        self.refused(1, "-p", "Hi", model=path, says=["tokenizer.chat_template"])
+        self.assertEqual(self.run_json("-p", "Hi", "-n", "1", "--raw", model=path)["predicted_n"], 1)
+        tiny_model.write_tiny_model(path, "{{ raise_exception('no user here') }}")
+        self.refused(1, "-p", "Hi", model=path, says=["no user here"])
+
+    def test_system_prompt_needs_a_template(self):
+        self.refused(1, "-p", "Hi", "-sys", "S", says=["no chat template"])
+        self.refused(2, "-p", "Hi", "-sys", "S", "--raw", model=self.chat)
+
+    # ---- bad input
+
+    def test_prompts_that_cannot_be(self):
+        self.refused(2, says=["stdin is not a terminal"])
+        self.refused(2, "-p", "a", "-f", self.base, says=["-p and -f"])
+        self.refused(1, "-p", "", says=["empty"])
+        self.refused(1, "-p", b"ab\xffcd", says=["byte 2", "0xFF"])
+        self.refused(1, "-f", os.path.join(self.folder, "no such file"), says=["No such file"])
+        empty = os.path.join(self.folder, "empty")
+        open(empty, "w").close()
+        self.refused(1, "-f", empty, says=["empty"])
+
+    def test_too_long_is_refused_with_figures_before_any_work(self):
+        self.refused(1, "-p", "x" * 300, says=["300 tokens", "256 tokens"])
+        self.refused(1, "-p", "x" * 40, "-c", "40", says=["40 tokens"])
+        self.refused(1, "-p", "y" * 300, model=self.chat, says=["messages[0]", "300 tokens"])
+        self.assertEqual(self.run_json("-p", "x" * 39, "-c", "40")["predicted_n"], 1)
+
+    def test_wrong_settings_are_named(self):
+        for arguments, status, word in (
+                (["-n", "-3"], 2, "-n"), (["-c", "-1"], 1, "-c"), (["-ub", "0"], 1, "-ub"), (["-b", "4", "-ub", "8"], 1, "-ub"), (["--kv-page", "7"], 1, "--kv-page"),
+                (["--kv-page", "0"], 1, "--kv-page"), (["-t", "-2"], 1, "-t"), (["--isa", "mmx"], 1, "mmx"), (["-ctk", "q7_9"], 1, "-ctk"), (["-fa", "off"], 1, "-fa"),
+                (["-fa", "maybe"], 2, "-fa"), (["--fusion", "off"], 1, "--fusion"), (["--temp", "-1"], 1, "temperature"), (["--top-p", "2"], 1, "top_p"), (["-s", "-5"], 2, "--seed"),
+                (["--logit-bias", "x"], 2, "--logit-bias"), (["--logit-bias", "99999+1"], 1, "99999"), (["--spec", "auto"], 2, "--spec"), (["-n", "many"], 2, "many"),
+                (["--strict", "-ngl", "9"], 1, "-ngl"), (["-cnv", "--raw"], 2, "-cnv")):
+            line = self.refused(status, "-p", "a", *arguments)
+            self.assertIn(word, line)
+
+    def test_models_that_cannot_be(self):
+        run = ridge("run", "-m", os.path.join(self.folder, "none.gguf"), "-p", "a")
+        self.assertEqual((run.returncode, len(error_lines(run))), (1, 1))
+        run = ridge("run", "-p", "a")
+        self.assertEqual((run.returncode, len(error_lines(run))), (2, 1))
+        with open(self.base, "rb") as source:
+            data = source.read()
+        cut = os.path.join(self.folder, "cut.gguf")
+        for size in (0, 3, 100, len(data) // 2, len(data) - 1):
+            with open(cut, "wb") as out:
+                out.write(data[:size])
+            self.refused(1, "-p", "a", model=cut)
+
+    def test_a_stdout_that_cannot_take_it_is_status_1(self):
+        if os.path.exists("/dev/full"):
+            for more in ([], ["--json"]):
+                with open("/dev/full", "wb") as full:
+                    run = subprocess.run([RIDGE, "run", "-m", self.base, "-p", "a", "-n", "50", "--ignore-eos", *more], stdin=subprocess.DEVNULL, stdout=full, stderr=subprocess.PIPE, timeout=60)
+                self.assertEqual(run.returncode, 1, more)
+                self.assertEqual(len(error_lines(run)), 1, run.stderr)
+        reading, writing = os.pipe()
+        os.close(reading)
+        run = subprocess.run([RIDGE, "run", "-m", self.base, "-p", "a", "-n", "50", "--ignore-eos"], stdin=subprocess.DEVNULL, stdout=writing, stderr=subprocess.PIPE, timeout=60)
+        os.close(writing)
+        self.assertEqual(run.returncode, 1)
+
+    # ---- settings and ledger
+
+    def test_config_holds_what_was_resolved(self):
+        config = self.run_json("-p", "a", "-n", "1", "-c", "0", "-ub", "9", "--kv-page", "16", "-ctk", "f32", "-ctv", "bf16", "-t", "1", "-ngl", "99", "--isa", "scalar")["config"]
+        for name, value in (("n_ctx", 256), ("n_ubatch", 9), ("kv_page", 16), ("type_k", "f32"), ("type_v", "bf16"), ("n_threads", 1), ("n_gpu_layers", 0), ("isa", "scalar")):
+            self.assertEqual(config[name], value, name)
+        self.assertTrue(config["n_gpu_layers_reason"] and config["n_threads_reason"] and config["n_ctx_reason"])
+        run = ridge("run", "-m", self.base, "-p", "a", "-n", "1", "-ngl", "99")
+        self.assertEqual(sum("-ngl" in line for line in run.stderr.decode().splitlines()), 1)
+
+    def test_default_context_is_bounded(self):
+        path = os.path.join(self.folder, "long.gguf")
+        tiny_model.write_tiny_model(path, context=1 << 20)
+        config = self.run_json("-p", "a", "-n", "1", model=path)["config"]
+        self.assertEqual(config["n_ctx"], 4096)
+        self.assertIn("1048576", config["n_ctx_reason"])
+        self.assertEqual(self.run_json("-p", "a", "-n", "1", "-c", "0", model=self.base)["config"]["n_ctx"], 256)
+
+    def test_plan_names_every_kernel(self):
+        plan = self.run_json("-p", "a", "-n", "1", "--isa", "scalar")["plan"]
+        self.assertTrue(plan)
+        for entry in plan:
+            for name in ("op", "device", "kernel", "isa", "reason"):
+                self.assertIn(name, entry)
+            self.assertEqual(entry["isa"], "scalar", entry)
+
+    def test_ledger_laws(self):
+        for n in (1, 2, 30):
+            begin = time.monotonic()
+            d = self.run_json("-p", "the and " * 20, "-n", str(n), "--ignore-eos", "-ub", "16")
+            wall_ms = 1000 * (time.monotonic() - begin)
+            self.assertAlmostEqual(sum(d["parts_ms"].values()), d["total_ms"], delta=0.01 * d["total_ms"])
+            self.assertLessEqual(d["total_ms"], wall_ms)
+            self.assertEqual(d["predicted_n"], n)
+            self.assertEqual(len(d["ids"]), n)
+            self.assertEqual(d["prompt_n"], len(d["prompt_ids"]))
+            self.assertEqual(d["prompt_chunks"], -(-d["prompt_n"] // 16))
+            self.assertAlmostEqual(d["prompt_per_second"], 1000 * d["prompt_n"] / d["prompt_ms"], delta=0.01 * d["prompt_per_second"])
+            if n == 1:
+                self.assertEqual((d["predicted_per_second"], d["read_gbps"], d["predicted_ms"]), (None, None, 0))
+            else:
+                self.assertAlmostEqual(d["predicted_per_second"], 1000 * (n - 1) / d["predicted_ms"], delta=0.01 * d["predicted_per_second"])
+                decode = d["phases"]["decode"]
+                self.assertAlmostEqual(d["read_gbps"], decode["bytes_read"] / d["predicted_ms"] / 1e6, delta=0.01 * d["read_gbps"])
+            self.assertIsNone(d["read_ceiling_gbps"])
+            self.assertIsNone(d["bound"])
+            self.assertLessEqual(d["ttft_ms"], d["total_ms"])
+            self.assertGreaterEqual(d["ttft_ms"], d["prompt_ms"])
+        run = ridge("run", "-m", self.base, "-p", "the", "-n", "3")
+        for word in ("load", "tokenize", "prefill", "decode", "sample", "detokenize", "total"):
+            self.assertIn(word, run.stderr.decode())
+
+    # ---- chat and Ctrl-C
+
+    def test_chat_answers_each_line_and_ends_with_the_input(self):
+        run = ridge("run", "-m", self.chat, "-cnv", "-n", "6", "--temp", "0", "--ignore-eos", stdin=b"Hi\n\nYou\n")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        first = self.run_json("-p", "Hi", "-n", "6", "--ignore-eos", model=self.chat)["text"]
+        self.assertTrue(run.stdout.decode().startswith(first + "\n"))
+        self.assertIn("12 tokens generated", run.stderr.decode())
+        with_p = ridge("run", "-m", self.chat, "-cnv", "-p", "Hi", "-n", "6", "--temp", "0", "--ignore-eos", stdin=b"You\n")
+        self.assertEqual(with_p.stdout, run.stdout)
+
+    def test_chat_without_a_word_or_without_a_template(self):
+        run = ridge("run", "-m", self.chat, "-cnv")
+        self.assertEqual((run.returncode, len(error_lines(run))), (1, 1), run.stderr)
+        run = ridge("run", "-m", self.base, "-cnv", stdin=b"Hi\n")
+        self.assertEqual((run.returncode, len(error_lines(run))), (1, 1), run.stderr)
+
+    def test_ctrl_c_keeps_what_was_said(self):
+        path = os.path.join(self.folder, "endless.gguf")
+        tiny_model.write_tiny_model(path, context=1 << 20)
+        for more in ([], ["--json"]):
+            process = subprocess.Popen([RIDGE, "run", "-m", path, "-p", "the", "-c", "60000", "--ignore-eos", "--temp", "0", *more], stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            time.sleep(1.5)
+            process.send_signal(signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, err)
+            lines = [line for line in err.decode().splitlines() if line.startswith("error: ")]
+            self.assertEqual(len(lines), 1, err)
+            if more:
+                document = json.loads(out)
+                self.assertEqual(document["finish_reason"], "cancelled")
+                self.assertGreater(document["predicted_n"], 1)
+                self.assertAlmostEqual(sum(document["parts_ms"].values()), document["total_ms"], delta=0.01 * document["total_ms"])
+            else:
+                self.assertTrue(out)
+                self.assertIn("cancelled", err.decode())
+
+    def test_ctrl_c_in_a_chat_ends_the_answer_then_the_chat(self):
+        path = os.path.join(self.folder, "endless-chat.gguf")
+        tiny_model.write_tiny_model(path, tiny_model.CHATML, context=1 << 20)
+        leader, follower = pty.openpty()
+        process = subprocess.Popen([RIDGE, "run", "-m", path, "-c", "60000", "--ignore-eos", "--temp", "0"], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        os.close(follower)
+        try:
+            os.write(leader, b"Hi\n")
+            time.sleep(1.5)
+            process.send_signal(signal.SIGINT)  # ends the answer
+            time.sleep(0.5)
+            self.assertIsNone(process.poll())
+            process.send_signal(signal.SIGINT)  # at the prompt: ends the chat
+            out, err = process.communicate(timeout=60)
+        finally:
+            process.kill()
+            os.close(leader)
+        self.assertEqual(process.returncode, 0, err)
+        self.assertTrue(out)
+        self.assertIn("cancelled", err.decode())
+
+
+class SmolLM2(unittest.TestCase):
+    """On the real model."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.model = os.environ.get("RIDGE_MODEL_SMOLLM2", "smollm2:135m")
+        probe = ridge("show", cls.model)
+        if not os.path.exists(cls.model) and probe.returncode != 0:
+            raise unittest.SkipTest("needs SmolLM2: RIDGE_MODEL_SMOLLM2=FILE or ridge pull smollm2:135m")
+
+    def test_it_knows_paris(self):
+        run = ridge("run", "-m", self.model, "-p", "The capital of France is", "-n", "8", "--temp", "0", "--raw", "--json")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        document = json.loads(run.stdout)
+        self.assertTrue(document["text"].startswith(" Paris"), document["text"])
+
+    def test_it_answers_and_ends(self):
+        run = ridge("run", "-m", self.model, "-p", "Who wrote Hamlet? Answer with the name.", "-n", "200", "--temp", "0", "--json")
+        document = json.loads(run.stdout)
+        self.assertIn("Shakespeare", document["text"])
+        self.assertEqual(document["config"]["mode"], "template")
+
+
+if __name__ == "__main__":
+    unittest.main()

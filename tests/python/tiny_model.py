@@ -1,0 +1,86 @@
+"""Writes a tiny random-weight llama model that the whole program can run: byte-level vocabulary, two layers, 100 kB.
+
+    write_tiny_model(path, chat_template=CHATML, context=256, seed=1)
+
+Its answers mean nothing, but they follow from the prompt alone, and random bytes are good company for a detokenizer.
+Needs numpy and the gguf package.
+"""
+import gguf
+import numpy as np
+
+CHATML = (
+    "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+WIDTH, HEADS, KV_HEADS, HEAD_DIM, FFN, LAYERS = 64, 4, 2, 16, 128, 2
+SPECIALS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+
+
+def byte_letters():
+    """The printable letter that stands for each byte in a byte-level vocabulary (GPT-2's table)."""
+    shown = list(range(33, 127)) + list(range(161, 173)) + list(range(174, 256))
+    letters, extra = {b: chr(b) for b in shown}, 0
+    for b in range(256):
+        if b not in letters:
+            letters[b] = chr(256 + extra)
+            extra += 1
+    return [letters[b] for b in range(256)]
+
+
+def vocabulary():
+    letters = byte_letters()
+    merges = [("t", "h"), ("th", "e"), (letters[32], "the"), ("q", "u"), ("c", "k")]
+    tokens = SPECIALS + letters + [a + b for a, b in merges]
+    types = [gguf.TokenType.CONTROL] * len(SPECIALS) + [gguf.TokenType.NORMAL] * (len(tokens) - len(SPECIALS))
+    return tokens, types, [f"{a} {b}" for a, b in merges]
+
+
+def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=False):
+    random = np.random.default_rng(seed)
+    tokens, types, merges = vocabulary()
+    writer = gguf.GGUFWriter(path, "llama")
+    writer.add_name("tiny")
+    writer.add_context_length(context)
+    writer.add_embedding_length(WIDTH)
+    writer.add_block_count(LAYERS)
+    writer.add_feed_forward_length(FFN)
+    writer.add_head_count(HEADS)
+    writer.add_head_count_kv(KV_HEADS)
+    writer.add_key_length(HEAD_DIM)
+    writer.add_value_length(HEAD_DIM)
+    writer.add_rope_dimension_count(HEAD_DIM)
+    writer.add_rope_freq_base(10000.0)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_vocab_size(len(tokens))
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list(tokens)
+    writer.add_token_types(types)
+    writer.add_token_merges(merges)
+    writer.add_bos_token_id(0)
+    writer.add_eos_token_id(2)
+    writer.add_add_bos_token(add_bos)
+    if chat_template is not None:
+        writer.add_chat_template(chat_template)
+
+    def matrix(name, rows, columns, scale):
+        writer.add_tensor(name, (random.standard_normal((rows, columns)) * scale).astype(np.float32))
+
+    matrix("token_embd.weight", len(tokens), WIDTH, 1.0)
+    matrix("output.weight", len(tokens), WIDTH, 1.0)
+    writer.add_tensor("output_norm.weight", np.ones(WIDTH, np.float32))
+    for i in range(LAYERS):
+        block = f"blk.{i}."
+        writer.add_tensor(block + "attn_norm.weight", np.ones(WIDTH, np.float32))
+        writer.add_tensor(block + "ffn_norm.weight", np.ones(WIDTH, np.float32))
+        matrix(block + "attn_q.weight", HEADS * HEAD_DIM, WIDTH, 0.3)
+        matrix(block + "attn_k.weight", KV_HEADS * HEAD_DIM, WIDTH, 0.3)
+        matrix(block + "attn_v.weight", KV_HEADS * HEAD_DIM, WIDTH, 0.3)
+        matrix(block + "attn_output.weight", WIDTH, HEADS * HEAD_DIM, 0.3)
+        matrix(block + "ffn_gate.weight", FFN, WIDTH, 0.3)
+        matrix(block + "ffn_up.weight", FFN, WIDTH, 0.3)
+        matrix(block + "ffn_down.weight", WIDTH, FFN, 0.3)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
