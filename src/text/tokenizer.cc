@@ -53,7 +53,7 @@ Result<std::unique_ptr<Tokenizer>> SpmFromMetadata(const gguf::Metadata& metadat
   defaults.bos = 1;
   defaults.eos = 2;
   defaults.add_bos = true;
-  defaults.add_space_prefix = true;
+  defaults.may_add_space_prefix = true;
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<const Vocabulary> vocabulary, Vocabulary::FromMetadata(metadata, defaults));
   return MakeSpm(std::move(vocabulary));
 }

@@ -128,6 +128,15 @@ TEST(Bpe, AByteWithoutTokenIsUnknown) {
   EXPECT_EQ(Encode(*Make(v), "aba"), (Ids{0, 1, 0}));
 }
 
+TEST(Bpe, KnowsNoSpacePrefix) {
+  TestVocabulary v = Words();
+  v.Key("add_space_prefix",
+        Value::Bool(true));  // some files carry it; the encoder adds nothing, so nothing is taken off
+  const auto tokenizer = Make(v);
+  EXPECT_EQ(Encode(*tokenizer, "a"), (Ids{'a'}));
+  EXPECT_EQ(tokenizer->Decode(Encode(*tokenizer, " a"), false), " a");
+}
+
 TEST(Bpe, BrokenUtf8IsReadAsReplacementCharacters) {
   const auto tokenizer = Make(Words());
   for (const std::string text : {"a\xFFz", "\xE2\x82", "\xED\xA0\x80x", "\xF0\x9F\x98", "caf\xC3"}) {
@@ -288,6 +297,14 @@ TEST(Spm, TextSpellsNoControlAndNoByteToken) {
     EXPECT_EQ(tokenizer->Decode(ids, false), text);
   }
   EXPECT_EQ(Encode(*tokenizer, "a<s>b", true), (Ids{262, 1, 259, 261}));
+}
+
+TEST(Spm, AControlTokenIsNoByteFallback) {
+  TestVocabulary v;
+  v.model = "llama";
+  v.Token("<unk>", test::kUnknownType).Token("<0x62>", test::kControlType).Token("b", test::kControlType).Token("a");
+  v.Key("add_space_prefix", Value::Bool(false)).Key("bos_token_id", Value::U32(1)).Key("eos_token_id", Value::U32(1));
+  EXPECT_EQ(Encode(*Make(v), "ab"), (Ids{3, 0}));
 }
 
 TEST(Spm, SpacePrefixFollowsTheFile) {

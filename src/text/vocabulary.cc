@@ -154,8 +154,9 @@ Result<std::unique_ptr<Vocabulary>> Vocabulary::FromMetadata(const gguf::Metadat
   vocabulary->BuildHash();
   RIDGE_RETURN_IF_ERROR(vocabulary->ReadSpecialIds(metadata, defaults));
   vocabulary->BuildPieces(defaults.spelling);
-  RIDGE_ASSIGN_OR_RETURN(vocabulary->add_space_prefix,
-                         metadata.GetOr<bool>("tokenizer.ggml.add_space_prefix", defaults.add_space_prefix));
+  RIDGE_ASSIGN_OR_RETURN(const bool add_space_prefix,
+                         metadata.GetOr<bool>("tokenizer.ggml.add_space_prefix", defaults.may_add_space_prefix));
+  vocabulary->add_space_prefix = add_space_prefix && defaults.may_add_space_prefix;
   RIDGE_ASSIGN_OR_RETURN(vocabulary->remove_extra_whitespaces,
                          metadata.GetOr<bool>("tokenizer.ggml.remove_extra_whitespaces", false));
   vocabulary->user_defined_ = vocabulary->BuildSpecialIndex(kUserDefined);
@@ -239,9 +240,11 @@ std::optional<TokenId> Vocabulary::Find(std::string_view left, std::string_view 
 std::optional<TokenId> Vocabulary::FindByte(uint8_t byte) const {
   static constexpr char kHex[] = "0123456789ABCDEF";
   const char name[] = {'<', '0', 'x', kHex[byte >> 4], kHex[byte & 15], '>'};
-  if (auto id = Find({name, sizeof name})) return id;
   const char raw = static_cast<char>(byte);
-  return Find({&raw, 1});
+  for (const std::string_view text : {std::string_view(name, sizeof name), std::string_view(&raw, 1)}) {
+    if (const auto id = Find(text); id && (attributes_[*id] & (kControl | kUnknown)) == 0) return id;
+  }
+  return std::nullopt;
 }
 
 Status Vocabulary::ReadSpecialIds(const gguf::Metadata& metadata, const Defaults& defaults) {
@@ -370,7 +373,10 @@ Vocabulary::SpecialIndex Vocabulary::BuildSpecialIndex(uint8_t attributes) const
     if ((attributes_[id] & attributes) != 0 && !Text(static_cast<TokenId>(id)).empty())
       index.ids.push_back(static_cast<TokenId>(id));
   }
-  std::stable_sort(index.ids.begin(), index.ids.end(), [&](TokenId a, TokenId b) { return Text(a) < Text(b); });
+  std::sort(index.ids.begin(), index.ids.end(), [&](TokenId a, TokenId b) {
+    const int order = Text(a).compare(Text(b));
+    return order != 0 ? order < 0 : a < b;
+  });
   size_t at = 0;
   for (size_t byte = 0; byte < 256; ++byte) {
     index.first[byte] = static_cast<uint32_t>(at);

@@ -51,9 +51,9 @@ class Vocabulary {
     std::optional<TokenId> bos, eos, unk, sep, pad, mask;  // taken only when inside the vocabulary
     bool add_bos = false;
     bool add_eos = false;
-    bool force_add_bos = false;  // whatever the file says
-    bool sep_is_suffix = false;  // SEP closes the text instead of EOS, and both ends are always added (BERT)
-    bool add_space_prefix = false;
+    bool force_add_bos = false;         // whatever the file says
+    bool sep_is_suffix = false;         // SEP closes the text instead of EOS, and both ends are always added (BERT)
+    bool may_add_space_prefix = false;  // the file says whether, yes when it says nothing; others never do
   };
 
   static Result<std::unique_ptr<Vocabulary>> FromMetadata(const gguf::Metadata& metadata, const Defaults& defaults);
@@ -75,7 +75,7 @@ class Vocabulary {
   std::optional<TokenId> Find(std::string_view text) const { return Find(text, {}); }
   // The token whose text is the two parts joined.
   std::optional<TokenId> Find(std::string_view left, std::string_view right) const;
-  // The token <0xNN>, or else the token that is just this byte.
+  // The token <0xNN>, or else the token that is just this byte; never a control token.
   std::optional<TokenId> FindByte(uint8_t byte) const;
 
   // The special token that starts at text[offset], the longest of several. `control`: also control and unknown tokens,
