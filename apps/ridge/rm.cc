@@ -24,7 +24,7 @@ struct Options {
 // The name under which the store keeps what the user typed. A damaged entry has one too.
 Result<std::string> StoredName(const hub::Store& store, const std::string& typed) {
   RIDGE_ASSIGN_OR_RETURN(const hub::Reference reference, hub::ParseReference(typed));
-  const std::string name = reference.Canonical();
+  std::string name = reference.Canonical();
   const Result<hub::Entry> found = store.Find(name);
   if (found || found.error().code != Code::kNotFound) return name;
   const hub::CatalogueEntry* known = hub::FindInCatalogue(name);

@@ -70,9 +70,11 @@ void Stop(pid_t child) {
 Result<ProcessResult> RunProcess(const std::vector<std::string>& command, const ProcessOptions& options) {
   RIDGE_CHECK(!command.empty());
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
   argv.push_back(nullptr);
   std::vector<char*> envp;
+  envp.reserve(options.environment.size() + 64);
   for (const std::string& item : options.environment) envp.push_back(const_cast<char*>(item.c_str()));
   for (char** item = environ; *item != nullptr; ++item) {
     const std::string_view text = *item;

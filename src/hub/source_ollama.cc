@@ -44,7 +44,7 @@ Result<std::vector<RemoteFile>> AskOllama(const Reference& reference, const Netw
     const std::optional<uint64_t> size = SizeField(layer, "size");
     if (!size) return Fail(Code::kInvalidData, "manifest gives no size for the model").Where(url);
     files.push_back(
-        {base + "/blobs/" + digest->Text(), "", CleanLabel(reference.repo + ":" + reference.tag), *digest, *size});
+        {base + "/blobs/" + digest->Text(), "", CleanLabel(reference.repo + ":" + reference.tag), *digest, size});
   }
   if (files.size() != 1) {
     return Fail(Code::kUnsupported, "model is not one GGUF file")
