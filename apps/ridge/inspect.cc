@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "gguf/gguf.h"
 #include "gguf/parse.h"
+#include "hub/hub.h"
 #include "text_table.h"
 
 namespace ridge::app {
@@ -213,7 +214,8 @@ Status Dump(const gguf::File& file, const TensorInfo& tensor, const std::string&
 }
 
 Status Inspect(const Options& options, Output& out) {
-  RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.model));
+  RIDGE_ASSIGN_OR_RETURN(const std::string path, hub::ResolveModel(options.model));
+  RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(path));
   std::vector<const TensorInfo*> tensors;
   if (!options.tensor) {
     for (const TensorInfo& tensor : file.tensors()) tensors.push_back(&tensor);

@@ -30,7 +30,8 @@ bool Exists(const std::string& path) {
 
 // Text that can only be meant as a path: so the error speaks of a file, not of a model name.
 bool LooksLikePath(const std::string& text) {
-  return !HasScheme(text) && (text.find('/') != std::string::npos || text.ends_with(".gguf"));
+  if (HasScheme(text) || text.empty()) return false;
+  return text.find('/') != std::string::npos || text.ends_with(".gguf") || !ParseReference(text);
 }
 
 }  // namespace

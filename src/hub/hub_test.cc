@@ -52,6 +52,7 @@ TEST(Resolve, MissingModelsNameTheRemedy) {
   EXPECT_EQ(ResolveModel("hf:a/b", In(folder)).error().remedy, "ridge pull hf:a/b");
   EXPECT_EQ(ResolveModel("no-such-model:1b", In(folder)).error().code, Code::kNotFound);
   EXPECT_EQ(ResolveModel("no/such/file.gguf", In(folder)).error().what, "no such model file");
+  EXPECT_EQ(ResolveModel("no such file", In(folder)).error().what, "no such model file");
   EXPECT_EQ(ResolveModel("", In(folder)).error().code, Code::kInvalidArgument);
   EXPECT_EQ(ResolveModel("hf:../b", In(folder)).error().code, Code::kInvalidArgument);
   EXPECT_TRUE(std::filesystem::is_empty(folder.path()));  // looking up creates nothing
