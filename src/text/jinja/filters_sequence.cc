@@ -134,6 +134,9 @@ Value FilterItems(Interp& in, const Value& v, Args& args) {
   });
 }
 
+// sorted(reverse=…) takes an integer, not any truth.
+bool ReverseFlag(const Bound& b, size_t i) { return b.Has(i) && ToIndex(b.Get(i), "reverse") != 0; }
+
 Value FilterDictSort(Interp& in, const Value& v, Args& args) {
   const Bound b(args, "dictsort", {"case_sensitive", "by", "reverse"}, 0);
   const std::string by = b.Has(1) ? ToStr(in, b.Get(1)) : "key";
@@ -143,7 +146,7 @@ Value FilterDictSort(Interp& in, const Value& v, Args& args) {
   const AttributeGetter key(in, Value::Int(by == "value"), !b.Flag(0, false));
   std::vector<Value> pairs;
   for (const auto& [k, value] : v.As<DictObj>().table.items()) pairs.push_back(in.heap().Pair(k, value));
-  return in.MakeList(Sorted(in, pairs, key, b.Flag(2, false)));
+  return in.MakeList(Sorted(in, pairs, key, ReverseFlag(b, 2)));
 }
 
 Value FilterSort(Interp& in, const Value& v, Args& args) {
@@ -166,7 +169,7 @@ Value FilterSort(Interp& in, const Value& v, Args& args) {
     for (const AttributeGetter& getter : getters) keys.push_back(getter(item));
     return in.MakeList(std::move(keys));
   };
-  return in.MakeList(Sorted(in, ToVector(in, v), key, b.Flag(0, false)));
+  return in.MakeList(Sorted(in, ToVector(in, v), key, ReverseFlag(b, 0)));
 }
 
 Value FilterUnique(Interp& in, const Value& v, Args& args) {

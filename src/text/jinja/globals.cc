@@ -16,6 +16,7 @@ Table MakeTable(Interp& in, Args& args, std::string_view function) {
   Table table;
   if (!args.positional.empty()) {
     const Value& source = args.positional[0];
+    if (source.IsUndefined()) ThrowUndefined(source);
     if (source.Is(Kind::kDict)) {
       for (const auto& [key, value] : source.As<DictObj>().table.items()) table.Set(key, value, in.budget());
     } else {

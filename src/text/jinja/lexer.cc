@@ -164,7 +164,7 @@ class Lexer {
     for (size_t p = pos_; p < source_.size(); ++p) {
       if (const size_t n = TagEnd(p, "#}"); n != 0) return Finish(p + n - pos_);
     }
-    Fail("Missing end of comment tag");
+    if (pos_ < source_.size()) Fail("Missing end of comment tag");  // jinja2 lets a tag at the very end pass
   }
 
   void Raw() {
@@ -182,7 +182,7 @@ class Lexer {
       EmitData(p, sign, true);
       return Finish(q + n - pos_);
     }
-    Fail("Missing end of raw directive");
+    if (pos_ < source_.size()) Fail("Missing end of raw directive");
   }
 
   void Tag(bool variable) {

@@ -305,12 +305,37 @@ class Parser {
     auto s = std::make_unique<Stmt>(StmtKind::kUnsupported, Next().line);
     s->name = "'" + tag + "' needs another template, but a chat template is alone";
     s->exprs.push_back(Expression(true));
-    while (Current().type != Tok::kBlockEnd && Current().type != Tok::kEof) {
-      if (Current().type != Tok::kName && !IsOp(",")) Unexpected("end of statement block");
+    const auto name = [&] {
+      const Token token = Expect(Tok::kName, "name");
+      if (IsReserved(token.text)) Fail("can't assign to '" + token.text + "'", token.line);
+      return token;
+    };
+    if (tag == "extends") return s;
+    if (tag == "include" && IsName("ignore") && Look().IsName("missing")) {
+      Next();
+      Next();
+    }
+    if (tag == "import") {
+      ExpectName("as");
+      name();
+    }
+    if (tag == "from") {
+      ExpectName("import");
+      for (bool first = true;; first = false) {
+        if (!first) ExpectOp(",");
+        if (Current().type != Tok::kName || AtContext()) break;
+        if (name().text.starts_with('_')) Fail("names starting with an underline can not be imported");
+        if (SkipName("as")) name();
+        if (AtContext() || !IsOp(",")) break;
+      }
+    }
+    if (AtContext()) {
+      Next();
       Next();
     }
     return s;
   }
+  bool AtContext() const { return (IsName("with") || IsName("without")) && Look().IsName("context"); }
 
   // ---- targets
   static bool CanAssign(const Expr& e) {
@@ -615,7 +640,7 @@ class Parser {
       args.push_back(Subscribed());
     }
     ExpectOp("]");
-    if (args.size() == 1 && args[0]->kind == ExprKind::kSlice) {
+    if (args.size() == 1 && args[0]->kind == ExprKind::kSlice && args[0]->kids.size() == 3) {
       ExprPtr slice = std::move(args[0]);
       slice->kids.insert(slice->kids.begin(), nullptr);
       slice->depth = std::max(slice->depth, object->depth + 1);

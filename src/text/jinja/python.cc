@@ -445,7 +445,7 @@ bool Iter::Next(Value& item) {
       if (at_ >= s.size()) return false;
       const size_t start = at_;
       DecodeAt(s, at_);
-      item = in_->Str(s.substr(start, at_ - start), source_.As<StringObj>().markup);
+      item = in_->Str(s.substr(start, at_ - start));  // of Markup too: it does not override __iter__
       return true;
     }
     case Kind::kList:
