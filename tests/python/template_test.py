@@ -244,7 +244,7 @@ class TemplateTest(unittest.TestCase):
 
     def test_own_templates(self):
         jobs = []
-        for path in sorted(glob.glob(os.path.join(ROOT, "tests", "golden", "templates", "*.jinja"))):
+        for path in sorted(glob.glob(os.path.join(ROOT, "fuzz", "corpus", "template", "*"))):
             with open(path, encoding="utf-8", newline="") as f:
                 source = f.read()
             jobs += self.conversation_jobs(path, source, ["--template", path], "<s>", "</s>")
