@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "gguf/gguf.h"
+#include "service/guard.h"
 
 namespace ridge::service {
 namespace {
@@ -125,7 +126,7 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
   return service;
 }
 
-Result<std::string> Service::Render(const TextRequest& request) const {
+Result<const text::ChatTemplate*> Service::Chat() const {
   if (!has_template_) {
     return Fail(Code::kUnsupported, "the model has no chat template")
         .Where(kTemplateKey)
@@ -136,24 +137,32 @@ Result<std::string> Service::Render(const TextRequest& request) const {
     error.where = kTemplateKey + (error.where.empty() ? std::string() : ", " + error.where);
     return std::unexpected(std::move(error));
   }
-  return (*chat_)->Render({.messages = request.messages,
-                           .add_generation_prompt = true,
-                           .kwargs = request.template_kwargs,
-                           .bos_token = PieceOf(*tokenizer_, tokenizer_->bos()),
-                           .eos_token = PieceOf(*tokenizer_, tokenizer_->eos())});
+  return &**chat_;
 }
 
 Result<std::vector<TokenId>> Service::Tokenize(const TextRequest& request) const {
-  if (request.messages == nullptr)
-    return tokenizer_->Encode(request.prompt, {.add_special = true, .parse_special = false});
-  RIDGE_ASSIGN_OR_RETURN(const std::string rendered, Render(request));
-  // The template may write BOS itself; a second one, and none, give worse answers.
-  const std::optional<std::string> bos = PieceOf(*tokenizer_, tokenizer_->bos());
-  const bool has_bos = bos && !bos->empty() && rendered.starts_with(*bos);
-  RIDGE_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
-                         tokenizer_->Encode(rendered, {.add_special = !has_bos, .parse_special = true}));
+  std::string text = request.prompt;
+  std::vector<size_t> plain;
+  bool add_special = true;
+  const bool chat = request.messages != nullptr;
+  if (chat) {
+    RIDGE_ASSIGN_OR_RETURN(const text::ChatTemplate* chat_template, Chat());
+    RIDGE_ASSIGN_OR_RETURN(const Guard guard, Guard::Create(*request.messages, chat_template->source(), *tokenizer_));
+    const std::optional<std::string> bos = PieceOf(*tokenizer_, tokenizer_->bos());
+    RIDGE_ASSIGN_OR_RETURN(text, chat_template->Render({.messages = &guard.messages(),
+                                                        .add_generation_prompt = true,
+                                                        .kwargs = request.template_kwargs,
+                                                        .bos_token = bos,
+                                                        .eos_token = PieceOf(*tokenizer_, tokenizer_->eos())}));
+    plain = guard.TakeMarks(text);
+    // The template may write BOS itself; a second one, and none, give worse answers.
+    add_special = !bos || bos->empty() || !text.starts_with(*bos);
+  }
+  RIDGE_ASSIGN_OR_RETURN(
+      std::vector<TokenId> ids,
+      tokenizer_->Encode(text, {.add_special = add_special, .parse_special = chat, .plain_at = plain}));
   // The answer goes on from here: nothing closes the text.
-  if (!has_bos && tokenizer_->add_eos() && !ids.empty() && tokenizer_->IsEog(ids.back())) ids.pop_back();
+  if (add_special && tokenizer_->add_eos() && !ids.empty()) ids.pop_back();
   return ids;
 }
 

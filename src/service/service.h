@@ -5,7 +5,7 @@
 //   for (TextEvent e; stream->Next(100ms, e) != TextStream::Got::kEnd;) show(e.text);
 //
 // Guarantees: text is valid UTF-8 and never cut inside a code point; nothing of a stop string is shown; a prompt is never shortened: one that does
-// not fit is an error that says needed and available. One BOS: the template's or the tokenizer's. Submit and Cancel are thread-safe; one reader per stream.
+// not fit is an error that says needed and available. One BOS: the template's or the tokenizer's. A message that spells a control token stays text. Submit and Cancel are thread-safe; one reader per stream.
 #pragma once
 
 #include <chrono>
@@ -98,7 +98,7 @@ class Service {
 
  private:
   Service() = default;
-  Result<std::string> Render(const TextRequest& request) const;
+  Result<const text::ChatTemplate*> Chat() const;
   Result<std::vector<TokenId>> Tokenize(const TextRequest& request) const;
   Error BlameMessage(Error error, const TextRequest& request) const;
 

@@ -116,7 +116,8 @@ Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view utf8, EncodeOpti
     return {};
   };
   for (size_t i = 0; i < utf8.size();) {
-    const std::optional<TokenId> special = v.MatchSpecial(utf8, i, options.parse_special);
+    const bool plain = std::binary_search(options.plain_at.begin(), options.plain_at.end(), i);
+    const std::optional<TokenId> special = v.MatchSpecial(utf8, i, options.parse_special && !plain);
     if (!special) {
       ++i;
       continue;
@@ -138,6 +139,15 @@ Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view utf8, EncodeOpti
   RIDGE_RETURN_IF_ERROR(encode_until(utf8.size()));
   if (options.add_special && v.suffix) ids.push_back(*v.suffix);
   return ids;
+}
+
+std::vector<size_t> Tokenizer::FindControl(std::string_view utf8) const {
+  std::vector<size_t> offsets;
+  for (size_t i = 0; i < utf8.size(); ++i) {
+    const std::optional<TokenId> special = vocabulary_->MatchSpecial(utf8, i, true);
+    if (special && IsControl(*special)) offsets.push_back(i);
+  }
+  return offsets;
 }
 
 std::string Tokenizer::Decode(std::span<const TokenId> ids, bool special) const {

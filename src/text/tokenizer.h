@@ -34,6 +34,9 @@ struct EncodeOptions {
   bool add_special = true;  // the tokens that the model wants at both ends (BOS, EOS, CLS, SEP)
   bool parse_special =
       false;  // text that spells a control token becomes that token: for rendered templates, never for user text
+  // Ascending byte offsets of a valid UTF-8 text at which, in spite of parse_special, no control token begins: where a
+  // user's words inside a rendered template spell one (see FindControl).
+  std::span<const size_t> plain_at = {};
 };
 
 class Tokenizer {
@@ -49,6 +52,9 @@ class Tokenizer {
   // Errors: kOutOfRange for a text of 1 GiB or more, kResourceExhausted when a pre-tokenizer's regex runs out of its
   // limits.
   Result<std::vector<TokenId>> Encode(std::string_view utf8, EncodeOptions options) const;
+
+  // Byte offsets at which the text spells a control token, overlapping ones too, ascending.
+  std::vector<size_t> FindControl(std::string_view utf8) const;
 
   // The text of a whole sequence; `special` also prints control tokens. May hold or end in broken UTF-8 where the
   // tokens do. Where the encoding put a space before the text (SentencePiece), it is taken off again. An id outside the
