@@ -26,7 +26,7 @@ struct TemplateLimits {
   size_t source_bytes = size_t{4} << 20;
   size_t output_bytes = size_t{64} << 20;
   size_t memory_bytes = size_t{512} << 20;  // all values made during one rendering, counted when made
-  uint64_t steps = 20'000'000;              // evaluated nodes, plus the work inside filters
+  uint64_t steps = 50'000'000;              // evaluated nodes, plus the work inside filters
   int call_depth = 200;                     // nested macro calls and recursive loops
   int parse_depth = 200;                    // nested expressions; blocks may nest half as deep, as in Python
   size_t stack_bytes = size_t{2} << 20;     // native stack of the calling thread
