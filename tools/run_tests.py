@@ -21,6 +21,7 @@ REQUIREMENTS = os.path.join(ROOT, "tests", "python", "requirements.txt")
 JOBS = len(os.sched_getaffinity(0))
 FUZZ_SECONDS = 60
 PYTHON_FILE_LIMIT_S = 1500
+SMALL_MODELS = ("smollm2:135m", "gemma3:270m")
 
 
 class Report:
@@ -140,6 +141,21 @@ def make_venv():
     return python
 
 
+def real_models():
+    """A folder with links to the small models that the store holds, under names that end in .gguf; empty without any."""
+    folder = os.path.join(ROOT, "build", "test-models")
+    os.makedirs(folder, exist_ok=True)
+    for name in SMALL_MODELS:
+        link = os.path.join(folder, name.replace(":", "-") + ".gguf")
+        if os.path.islink(link):
+            os.remove(link)
+        shown = subprocess.run([os.path.join(ROOT, "build", "release", "bin", "ridge"), "show", name, "--json"], stdin=subprocess.DEVNULL,
+                               capture_output=True, text=True)
+        if shown.returncode == 0:
+            os.symlink(json.loads(shown.stdout)["path"], link)
+    return folder
+
+
 def python_file(python, path, pattern):
     """One test file in a process of its own; returns [(name, status, text)]."""
     name = os.path.basename(path)[:-3]
@@ -147,6 +163,11 @@ def python_file(python, path, pattern):
     testdata = os.path.join(ROOT, "..", "shared", "testdata")
     if "RIDGE_TESTDATA" not in env and os.path.isdir(testdata):
         env["RIDGE_TESTDATA"] = os.path.abspath(testdata)
+    models = os.path.join(ROOT, "build", "test-models")
+    if "RIDGE_MODELS" not in env and os.path.isdir(models) and os.listdir(models):
+        env["RIDGE_MODELS"] = models
+    if "RIDGE_MODELS" in env:
+        env.setdefault("RIDGE_MODELS_DIR", env["RIDGE_MODELS"])
     results = os.path.join(LOGS, f"python-{name}.json")
     if os.path.exists(results):
         os.remove(results)
@@ -164,6 +185,7 @@ def python_file(python, path, pattern):
 def python_tests(report, python, pattern):
     folder = os.path.join(ROOT, "tests", "python")
     files = sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith("_test.py"))
+    real_models()
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         for rows in pool.map(lambda path: python_file(python, path, pattern), files):
             for row in rows:

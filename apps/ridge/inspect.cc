@@ -246,7 +246,8 @@ void AddInspect(CLI::App& root, Invocation& invocation) {
   CLI::App* app =
       AddSubcommand(root, "inspect", "list the metadata and tensors of a GGUF file, or decode one tensor",
                     "ridge inspect model.gguf\n  ridge inspect model.gguf --tensor output_norm.weight --dump norm.f32");
-  app->add_option("MODEL,-m,--model", options->model, "a file, any shard of a split file, or a folder that holds one")
+  app->add_option("MODEL,-m,--model", options->model,
+                  "a file, any shard of a split file, a folder that holds one, or a model of the store")
       ->required();
   CLI::Option* tensor = app->add_option("--tensor", options->tensor, "only this tensor");
   app->add_option("--dump", options->dump, "write the tensor here as float32, little endian, row by row")
