@@ -8,7 +8,9 @@ namespace ridge::app {
 namespace {
 
 Status StdoutBroken() {
-  return Fail(Code::kUnavailable, "cannot write to stdout").Found(std::strerror(errno)).Remedy("check the pipe or the disk behind it");
+  return Fail(Code::kUnavailable, "cannot write to stdout")
+      .Found(std::strerror(errno))
+      .Remedy("check the pipe or the disk behind it");
 }
 
 }  // namespace
@@ -35,7 +37,8 @@ void Invocation::Bind(CLI::App* app, Function bound) {
   app->callback([this, bound = std::move(bound)] { function = bound; });
 }
 
-CLI::App* AddSubcommand(CLI::App& root, const std::string& name, const std::string& summary, const std::string& example) {
+CLI::App* AddSubcommand(CLI::App& root, const std::string& name, const std::string& summary,
+                        const std::string& example) {
   CLI::App* app = root.add_subcommand(name, summary);
   app->footer("Example:\n  " + example);
   return app;

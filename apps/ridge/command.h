@@ -43,6 +43,7 @@ class Invocation {
   bool json = false;
 };
 
-CLI::App* AddSubcommand(CLI::App& root, const std::string& name, const std::string& summary, const std::string& example);
+CLI::App* AddSubcommand(CLI::App& root, const std::string& name, const std::string& summary,
+                        const std::string& example);
 
 }  // namespace ridge::app

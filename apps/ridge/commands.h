@@ -20,18 +20,8 @@ void AddTemplate(CLI::App& root, Invocation& invocation);
 void AddTokenize(CLI::App& root, Invocation& invocation);
 
 inline constexpr AddCommand kCommands[] = {
-    AddRun,
-    AddDoctor,
-    AddInspect,
-    AddBench,
-    AddLogits,
-    AddTokenize,
-    AddTemplate,
-    AddPull,
-    AddList,
-    AddShow,
-    AddRm,
-    nullptr,
+    AddRun,      AddDoctor, AddInspect, AddBench, AddLogits, AddTokenize,
+    AddTemplate, AddPull,   AddList,    AddShow,  AddRm,     nullptr,
 };
 
 }  // namespace ridge::app

@@ -36,7 +36,8 @@ std::vector<std::string> Normalize(CLI::App& root, int argc, char** argv) {
   for (std::string& arg : args) {
     if (command == nullptr || arg.size() < 3 || arg[0] != '-' || arg[1] == '-') continue;
     const std::string name = arg.substr(0, arg.find('='));
-    const bool letters = std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isalpha(c) || c == '-'; });
+    const bool letters =
+        std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isalpha(c) || c == '-'; });
     if (letters && command->get_option_no_throw("-" + name) != nullptr) arg = "-" + arg;
   }
   std::reverse(args.begin(), args.end());  // CLI11 takes its arguments from the back

@@ -15,9 +15,12 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer must not hold us
   if (fd < 0) {
     const Code code = errno == ENOENT || errno == ENOTDIR ? Code::kNotFound : Code::kPermissionDenied;
-    return Fail(code, "cannot open file").Where(path).Found(std::strerror(errno)).Remedy("check the path and its permissions");
+    return Fail(code, "cannot open file")
+        .Where(path)
+        .Found(std::strerror(errno))
+        .Remedy("check the path and its permissions");
   }
-  struct stat info {};
+  struct stat info{};
   if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
     ::close(fd);
     return Fail(Code::kInvalidArgument, "not a regular file").Where(path).Remedy("give the path of a file");

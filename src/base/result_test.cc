@@ -6,7 +6,8 @@ namespace ridge {
 namespace {
 
 Result<int> Parse(bool good) {
-  if (!good) return Fail(Code::kInvalidData, "bad number").Where("key x").Found("abc").Expected("digits").Remedy("fix it");
+  if (!good)
+    return Fail(Code::kInvalidData, "bad number").Where("key x").Found("abc").Expected("digits").Remedy("fix it");
   return 7;
 }
 

@@ -28,7 +28,8 @@ struct KvF32 {
 
 // scores[m][i] for the 16 tokens at page slot `slot`: sum over channels of q[m][c] * K[c][slot + i].
 template <class K, int kM>
-static inline void Scores16(const typename K::T* page, int64_t page_tokens, int64_t head_dim, const float* const* q, float* const* scores) {
+static inline void Scores16(const typename K::T* page, int64_t page_tokens, int64_t head_dim, const float* const* q,
+                            float* const* scores) {
   for (int h = 0; h < 16; h += kLanes) {
     F acc[kM];
     for (int m = 0; m < kM; m++) acc[m] = FSet(0);
@@ -43,7 +44,8 @@ static inline void Scores16(const typename K::T* page, int64_t page_tokens, int6
 
 // out[m][c .. c + 16) += sum over `n` tokens of p[m][i] * V[i][c ..]
 template <class V, int kM>
-static inline void Values16(const typename V::T* v, int64_t head_dim, int64_t n, const float* const* p, float* const* out) {
+static inline void Values16(const typename V::T* v, int64_t head_dim, int64_t n, const float* const* p,
+                            float* const* out) {
   for (int h = 0; h < 16; h += kLanes) {
     F acc[kM];
     for (int m = 0; m < kM; m++) acc[m] = FLoad(out[m] + h);
@@ -58,8 +60,8 @@ static inline void Values16(const typename V::T* v, int64_t head_dim, int64_t n,
 
 template <class K, class V, int kM>
 static void AttentionRows(const AttentionArgs& a) {
-  float* scores = a.scratch;                            // [kM][kKvSplit]
-  float* partial = scores + kMaxQueryRows * kKvSplit;   // [kM][head_dim], this split's sum of values
+  float* scores = a.scratch;                           // [kM][kKvSplit]
+  float* partial = scores + kMaxQueryRows * kKvSplit;  // [kM][head_dim], this split's sum of values
   float max[kM], sum[kM];
   bool started[kM] = {};
   int64_t lo = a.lo[0], hi = a.hi[0];
@@ -88,8 +90,10 @@ static void AttentionRows(const AttentionArgs& a) {
       }
       float lanes[16] = {};
       split_max[m] = largest;
-      if (a.lo[m] < end && a.hi[m] > begin) ExpSum(s, padded, largest, lanes);
-      else memset(s, 0, (size_t)padded * sizeof(float));
+      if (a.lo[m] < end && a.hi[m] > begin)
+        ExpSum(s, padded, largest, lanes);
+      else
+        memset(s, 0, (size_t)padded * sizeof(float));
       split_sum[m] = SumLanes(lanes);
       memset(partial + m * a.head_dim, 0, (size_t)a.head_dim * sizeof(float));
     }
@@ -97,7 +101,8 @@ static void AttentionRows(const AttentionArgs& a) {
       const int64_t slot = t % a.page_tokens;
       int64_t n = a.page_tokens - slot;
       n = n < end - t ? n : end - t;
-      const typename V::T* v = (const typename V::T*)(a.v + a.pages[t / a.page_tokens] * a.v_page_bytes) + slot * a.head_dim;
+      const typename V::T* v =
+          (const typename V::T*)(a.v + a.pages[t / a.page_tokens] * a.v_page_bytes) + slot * a.head_dim;
       const float* p[kM];
       for (int m = 0; m < kM; m++) p[m] = scores + m * kKvSplit + (t - split);
       for (int64_t c = 0; c < a.head_dim; c += 16) {

@@ -52,7 +52,9 @@ struct GateFn {
   GateKind kind;
   inline F operator()(F gate, F up) const { return FMul(Gate(gate, kind), up); }
 };
-static void GatedAct(const float* gate, const float* up, GateKind kind, int64_t n, float* out) { ForLanes(n, gate, up, out, GateFn{kind}); }
+static void GatedAct(const float* gate, const float* up, GateKind kind, int64_t n, float* out) {
+  ForLanes(n, gate, up, out, GateFn{kind});
+}
 
 // cap * tanh(x / cap); tanh(z) = 2 / (1 + e^-2z) - 1
 struct SoftcapFn {

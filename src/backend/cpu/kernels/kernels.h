@@ -14,7 +14,7 @@ namespace ridge::cpu {
 
 // Activations of T tokens in one of the forms of ActKind.
 struct ActView {
-  const float* f32 = nullptr;     // [T, f32_stride]
+  const float* f32 = nullptr;  // [T, f32_stride]
   int64_t f32_stride = 0;
   const int8_t* q = nullptr;      // [T, k]
   const float* d = nullptr;       // [T, k / block]   one scale per block
@@ -38,21 +38,22 @@ struct MatMulArgs {
 
 // Attention of some query rows (heads of one KV head, of one or several tokens) over the pages of one sequence.
 struct AttentionArgs {
-  int64_t n_rows = 0;                // 1 .. kMaxQueryRows
-  const float* const* q = nullptr;   // [n_rows] -> [head_dim]
-  float* const* out = nullptr;       // [n_rows] -> [head_dim]
-  const int64_t* lo = nullptr;       // [n_rows] first token seen
-  const int64_t* hi = nullptr;       // [n_rows] one past the last
-  const uint8_t* k = nullptr;        // pages of K of this head: [page][head_dim][page_tokens], k_page_bytes apart
-  const uint8_t* v = nullptr;        // pages of V: [page][page_tokens][head_dim]
+  int64_t n_rows = 0;               // 1 .. kMaxQueryRows
+  const float* const* q = nullptr;  // [n_rows] -> [head_dim]
+  float* const* out = nullptr;      // [n_rows] -> [head_dim]
+  const int64_t* lo = nullptr;      // [n_rows] first token seen
+  const int64_t* hi = nullptr;      // [n_rows] one past the last
+  const uint8_t* k = nullptr;       // pages of K of this head: [page][head_dim][page_tokens], k_page_bytes apart
+  const uint8_t* v = nullptr;       // pages of V: [page][page_tokens][head_dim]
   int64_t k_page_bytes = 0, v_page_bytes = 0;
-  const int32_t* pages = nullptr;    // page ids of the sequence
+  const int32_t* pages = nullptr;  // page ids of the sequence
   int64_t page_tokens = 0, head_dim = 0;
   float scale = 1;
-  float* scratch = nullptr;          // AttentionScratchFloats(head_dim)
+  float* scratch = nullptr;  // AttentionScratchFloats(head_dim)
 };
 constexpr int kMaxQueryRows = 8;
-constexpr int kKvSplit = 512;  // tokens per split: scores of a split are computed, then softmaxed, then combined in order
+constexpr int kKvSplit =
+    512;  // tokens per split: scores of a split are computed, then softmaxed, then combined in order
 constexpr int64_t AttentionScratchFloats(int64_t head_dim) { return kMaxQueryRows * (kKvSplit + head_dim + 64); }
 
 enum class KvKind : int { kF16, kBF16, kF32, kCount };
@@ -75,8 +76,10 @@ struct Kernels {
   void (*axpy)(float factor, const float* x, int64_t n, float* acc);
   // x [n] -> softmax in place.
   void (*softmax)(float* x, int64_t n);
-  void (*attention[static_cast<int>(KvKind::kCount)][static_cast<int>(KvKind::kCount)])(const AttentionArgs& args);  // [K][V]
-  void (*store_kv[static_cast<int>(KvKind::kCount)])(const float* x, int64_t n, uint8_t* out, int64_t stride_values);  // one row, strided
+  void (*attention[static_cast<int>(KvKind::kCount)][static_cast<int>(KvKind::kCount)])(
+      const AttentionArgs& args);  // [K][V]
+  void (*store_kv[static_cast<int>(KvKind::kCount)])(const float* x, int64_t n, uint8_t* out,
+                                                     int64_t stride_values);  // one row, strided
 };
 
 // One per target that this binary was built with; which of them the CPU can run is decided in isa.cc.

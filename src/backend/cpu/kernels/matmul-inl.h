@@ -11,7 +11,7 @@ namespace RIDGE_ISA {
 
 using namespace ridge::cpu;
 
-constexpr int kPanelStrip = 4;                    // panels that share a token tile while it is in L1
+constexpr int kPanelStrip = 4;  // panels that share a token tile while it is in L1
 constexpr int kPrefetchAheadBytes = 2 * 2368;
 
 // What a tile reads of its tokens.
@@ -110,17 +110,24 @@ static inline void DotBlock(const PanelQ8_0& b, int h, const Tokens<kM>& x, int6
 }
 
 template <class Panel>
-struct HasMinimum { static constexpr bool value = false; };
+struct HasMinimum {
+  static constexpr bool value = false;
+};
 template <>
-struct HasMinimum<PanelQ4_1> { static constexpr bool value = true; };
+struct HasMinimum<PanelQ4_1> {
+  static constexpr bool value = true;
+};
 template <>
-struct HasMinimum<PanelQ5_1> { static constexpr bool value = true; };
+struct HasMinimum<PanelQ5_1> {
+  static constexpr bool value = true;
+};
 
 template <class Panel, int kM>
 static inline void Accumulate32(const Panel* b, int h, const Tokens<kM>& x, int64_t n_blocks, F* acc) {
   for (int64_t kb = 0; kb < n_blocks; kb++) {
     if (h == 0) {
-      for (unsigned line = 0; line < sizeof(Panel); line += 64) Prefetch((const char*)(b + kb) + line + kPrefetchAheadBytes);
+      for (unsigned line = 0; line < sizeof(Panel); line += 64)
+        Prefetch((const char*)(b + kb) + line + kPrefetchAheadBytes);
     }
     I s[kM];
     DotBlock<kM>(b[kb], h, x, kb, s);
@@ -183,7 +190,8 @@ static inline void AccumulateMin256(const Panel* b, int h, const Tokens<kM>& x, 
 }
 
 template <int kM, int kField>
-static inline void DotGroup6(const PanelQ6_K& b, int j, B low_bits, B high_bits, int h, const Tokens<kM>& x, int64_t k, I* t0, I* t1) {
+static inline void DotGroup6(const PanelQ6_K& b, int j, B low_bits, B high_bits, int h, const Tokens<kM>& x, int64_t k,
+                             I* t0, I* t1) {
   const B v = BLoad(b.q[j][kField] + 4 * h);
   const B low = BOr(BLow4(v), BPairTo4<kField>(low_bits)), high = BOr(BHigh4(v), BPairTo4<kField>(high_bits));
   for (int m = 0; m < kM; m++) {

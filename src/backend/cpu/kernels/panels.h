@@ -66,7 +66,9 @@ struct alignas(32) PanelQ6_K {
   int8_t sc[16][16];
   uint16_t d[16];
 };
-static_assert(sizeof(PanelQ4_0) == 16 * 18 && sizeof(PanelQ4_1) == 16 * 20 && sizeof(PanelQ5_0) == 16 * 22 && sizeof(PanelQ5_1) == 16 * 24);
-static_assert(sizeof(PanelQ8_0) == 16 * 34 && sizeof(PanelQ4_K) == 2368 && sizeof(PanelQ5_K) == 2880 && sizeof(PanelQ6_K) == 16 * 210);
+static_assert(sizeof(PanelQ4_0) == 16 * 18 && sizeof(PanelQ4_1) == 16 * 20 && sizeof(PanelQ5_0) == 16 * 22 &&
+              sizeof(PanelQ5_1) == 16 * 24);
+static_assert(sizeof(PanelQ8_0) == 16 * 34 && sizeof(PanelQ4_K) == 2368 && sizeof(PanelQ5_K) == 2880 &&
+              sizeof(PanelQ6_K) == 16 * 210);
 
 }  // namespace ridge::cpu

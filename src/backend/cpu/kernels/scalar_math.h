@@ -7,8 +7,16 @@
 
 #pragma GCC diagnostic ignored "-Wunused-function"
 
-static inline float FloatOf(uint32_t bits) { float f; memcpy(&f, &bits, 4); return f; }
-static inline uint32_t BitsOf(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
+static inline float FloatOf(uint32_t bits) {
+  float f;
+  memcpy(&f, &bits, 4);
+  return f;
+}
+static inline uint32_t BitsOf(float f) {
+  uint32_t u;
+  memcpy(&u, &f, 4);
+  return u;
+}
 
 // IEEE binary16 to binary32, as vcvtph2ps: subnormals exact, NaN made quiet.
 static inline float HalfToFloat(uint16_t h) {

@@ -14,7 +14,9 @@ constexpr int kWideOffset = 0;  // DotWide takes the 128 off itself: vpmaddubsw 
 
 using F = __m256;
 using I = __m256i;
-struct B { __m256i v; };
+struct B {
+  __m256i v;
+};
 
 static inline F FSet(float x) { return _mm256_set1_ps(x); }
 static inline F FLoad(const float* p) { return _mm256_loadu_ps(p); }
@@ -26,7 +28,9 @@ static inline F FDiv(F a, F b) { return _mm256_div_ps(a, b); }
 static inline F FMax(F a, F b) { return _mm256_max_ps(a, b); }
 static inline F FMin(F a, F b) { return _mm256_min_ps(a, b); }
 static inline F Fma(F a, F b, F c) { return _mm256_fmadd_ps(a, b, c); }
-static inline F FZeroBelow(F x, F bound, F value) { return _mm256_andnot_ps(_mm256_cmp_ps(x, bound, _CMP_LT_OQ), value); }
+static inline F FZeroBelow(F x, F bound, F value) {
+  return _mm256_andnot_ps(_mm256_cmp_ps(x, bound, _CMP_LT_OQ), value);
+}
 static inline F FHalf(const uint16_t* p) { return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i*)p)); }
 static inline F FBf16(const uint16_t* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
@@ -68,13 +72,14 @@ static inline B BHigh4(B a) { return {_mm256_and_si256(_mm256_srli_epi16(a.v, 4)
 static inline B BOr(B a, B b) { return {_mm256_or_si256(a.v, b.v)}; }
 template <int kBit>
 static inline B BBitTo4(B a) {
-  const __m256i moved = kBit < 4 ? _mm256_slli_epi16(a.v, kBit < 4 ? 4 - kBit : 0) : _mm256_srli_epi16(a.v, kBit < 4 ? 0 : kBit - 4);
+  const __m256i moved =
+      kBit < 4 ? _mm256_slli_epi16(a.v, kBit < 4 ? 4 - kBit : 0) : _mm256_srli_epi16(a.v, kBit < 4 ? 0 : kBit - 4);
   return {_mm256_and_si256(moved, _mm256_set1_epi8(0x10))};
 }
 template <int kField>
 static inline B BPairTo4(B a) {
-  const __m256i moved =
-      kField < 2 ? _mm256_slli_epi16(a.v, kField < 2 ? 4 - 2 * kField : 0) : _mm256_srli_epi16(a.v, kField < 2 ? 0 : 2 * kField - 4);
+  const __m256i moved = kField < 2 ? _mm256_slli_epi16(a.v, kField < 2 ? 4 - 2 * kField : 0)
+                                   : _mm256_srli_epi16(a.v, kField < 2 ? 0 : 2 * kField - 4);
   return {_mm256_and_si256(moved, _mm256_set1_epi8(0x30))};
 }
 static inline I Dot(I acc, B w, int32_t x) {

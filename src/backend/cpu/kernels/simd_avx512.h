@@ -59,12 +59,14 @@ static inline B BHigh4(B a) { return _mm512_and_si512(_mm512_srli_epi16(a, 4), _
 static inline B BOr(B a, B b) { return _mm512_or_si512(a, b); }
 template <int kBit>
 static inline B BBitTo4(B a) {
-  const B moved = kBit < 4 ? _mm512_slli_epi16(a, kBit < 4 ? 4 - kBit : 0) : _mm512_srli_epi16(a, kBit < 4 ? 0 : kBit - 4);
+  const B moved =
+      kBit < 4 ? _mm512_slli_epi16(a, kBit < 4 ? 4 - kBit : 0) : _mm512_srli_epi16(a, kBit < 4 ? 0 : kBit - 4);
   return _mm512_and_si512(moved, _mm512_set1_epi8(0x10));
 }
 template <int kField>
 static inline B BPairTo4(B a) {
-  const B moved = kField < 2 ? _mm512_slli_epi16(a, kField < 2 ? 4 - 2 * kField : 0) : _mm512_srli_epi16(a, kField < 2 ? 0 : 2 * kField - 4);
+  const B moved = kField < 2 ? _mm512_slli_epi16(a, kField < 2 ? 4 - 2 * kField : 0)
+                             : _mm512_srli_epi16(a, kField < 2 ? 0 : 2 * kField - 4);
   return _mm512_and_si512(moved, _mm512_set1_epi8(0x30));
 }
 static inline I DotWide(I acc, B w, int32_t x) { return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)); }

@@ -10,4 +10,3 @@ constexpr int kMaxTokens = 4;  // tokens of the largest tile: what the registers
 #include "table-inl.h"
 
 RIDGE_KERNEL_TABLE(kScalarKernels, "scalar")
-
