@@ -153,6 +153,11 @@ Json LedgerJson(const Ledger& ledger, const Runtime& runtime) {
   for (const auto& [name, ms] : Parts(ledger)) parts[name] = ms;
   return {{"finish_reason", std::string(engine::Name(r.reason))},
           {"load_ms", ledger.load_ms},
+          {"load_parts_ms",
+           {{"open", runtime.times().open_ms},
+            {"model", runtime.times().model_ms},
+            {"compile", runtime.times().compile_ms},
+            {"vocabulary", ledger.vocabulary_ms}}},
           {"tokenize_ms", r.tokenize_ms},
           {"queue_ms", r.queue_ms},
           {"prompt_n", r.prompt_n},

@@ -16,9 +16,10 @@
 namespace ridge::app {
 
 struct Ledger {
-  double load_ms = 0;   // file, weights, KV pages, vocabulary
-  double input_ms = 0;  // waiting for a person, in a chat
-  double total_ms = 0;  // since the process began
+  double load_ms = 0;        // file, weights, KV pages, vocabulary
+  double vocabulary_ms = 0;  // of it: vocabulary, template, KV pages
+  double input_ms = 0;       // waiting for a person, in a chat
+  double total_ms = 0;       // since the process began
   service::Receipt receipt;
   std::vector<service::Receipt> turns;  // of a chat; receipt is their sum
 };

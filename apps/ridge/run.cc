@@ -87,7 +87,8 @@ Status Run::Load() {
   ledger_.load_ms = times.open_ms + times.model_ms + times.compile_ms;
   const int64_t vocab = runtime->model().graph().vocab();
   RIDGE_ASSIGN_OR_RETURN(service_, Service::Create(std::move(runtime)));
-  ledger_.load_ms += service_->create_ms();
+  ledger_.vocabulary_ms = service_->create_ms();
+  ledger_.load_ms += ledger_.vocabulary_ms;
   RIDGE_ASSIGN_OR_RETURN(sampling_, options_.sampling.Resolve(service_->tokenizer(), vocab));
   return {};
 }

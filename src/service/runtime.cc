@@ -86,6 +86,27 @@ Status Runtime::ResolveChunk(const RuntimeOptions& options) {
   return {};
 }
 
+// Refused here with figures, before weights are read: later the system would end the process without a word.
+Status Runtime::ResolvePages(const RuntimeOptions& options) {
+  const int64_t page = options.page_tokens;
+  RIDGE_RETURN_IF_ERROR(CheckRange("--kv-page", page, 1, kMaxContextTokens));
+  state_options_ = {.n_pages = (context_tokens_ + page - 1) / page,
+                    .page_tokens = page,
+                    .k_type = options.k_type,
+                    .v_type = options.v_type};
+  const double kv_bytes = model_->KvBytesPerToken(static_cast<double>(backend::ValueBytes(options.k_type)),
+                                                  static_cast<double>(backend::ValueBytes(options.v_type))) *
+                          static_cast<double>(state_options_.n_pages * page);
+  const MemoryBudget memory = ReadMemory();
+  const double model_bytes = static_cast<double>(model_->file().size_bytes());
+  if (memory.allowed_bytes == 0 || kv_bytes + model_bytes <= static_cast<double>(memory.allowed_bytes)) return {};
+  return Fail(Code::kResourceExhausted, "the model and its KV cache do not fit into memory")
+      .Where(fmt::format("-c {}", context_tokens_))
+      .Found(fmt::format("{:.1f} GB of weights and {:.1f} GB of KV", model_bytes / 1e9, kv_bytes / 1e9))
+      .Expected(fmt::format("{:.1f} GB at most ({})", static_cast<double>(memory.allowed_bytes) / 1e9, memory.reason))
+      .Remedy("give a smaller context with -c, or use a smaller model");
+}
+
 Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   std::unique_ptr<Runtime> runtime(new Runtime);
   RIDGE_RETURN_IF_ERROR(runtime->ResolveChunk(options));
@@ -105,6 +126,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   runtime->times_.open_ms = timer.Lap();
   RIDGE_ASSIGN_OR_RETURN(runtime->model_, model::Model::Load(std::move(file)));
   RIDGE_RETURN_IF_ERROR(runtime->ResolveContext(options));
+  RIDGE_RETURN_IF_ERROR(runtime->ResolvePages(options));
   runtime->times_.model_ms = timer.Lap();
 
   const gguf::File& source = runtime->model_->file();
@@ -119,12 +141,6 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
                                   }};
   runtime->backend_ = backend::NewCpuBackend();
   RIDGE_ASSIGN_OR_RETURN(runtime->program_, runtime->backend_->Compile(runtime->model_->graph(), compile));
-  const int64_t page = options.page_tokens;
-  RIDGE_RETURN_IF_ERROR(CheckRange("--kv-page", page, 1, kMaxContextTokens));
-  runtime->state_options_ = {.n_pages = (runtime->context_tokens_ + page - 1) / page,
-                             .page_tokens = page,
-                             .k_type = options.k_type,
-                             .v_type = options.v_type};
   runtime->times_.compile_ms = timer.Lap();
   return runtime;
 }

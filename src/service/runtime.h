@@ -61,6 +61,7 @@ class Runtime {
  private:
   Runtime() = default;
   Status ResolveContext(const RuntimeOptions& options);
+  Status ResolvePages(const RuntimeOptions& options);
   Status ResolveChunk(const RuntimeOptions& options);
 
   std::unique_ptr<model::Model> model_;

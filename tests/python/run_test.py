@@ -237,6 +237,10 @@ class Tiny(unittest.TestCase):
         self.assertIn("1048576", config["n_ctx_reason"])
         self.assertEqual(self.run_json("-p", "a", "-n", "1", "-c", "0", model=self.base)["config"]["n_ctx"], 256)
 
+    def test_a_context_that_memory_cannot_hold_is_refused_with_figures(self):
+        line = self.refused(1, "-p", "a", "-c", str(1 << 30), "-ctk", "f32", "-ctv", "f32", says=["do not fit into memory", "GB of KV", "-c"])
+        self.assertIn("at most", line)
+
     def test_plan_names_every_kernel(self):
         plan = self.run_json("-p", "a", "-n", "1", "--isa", "scalar")["plan"]
         self.assertTrue(plan)
@@ -252,6 +256,7 @@ class Tiny(unittest.TestCase):
             wall_ms = 1000 * (time.monotonic() - begin)
             self.assertAlmostEqual(sum(d["parts_ms"].values()), d["total_ms"], delta=0.01 * d["total_ms"])
             self.assertLessEqual(d["total_ms"], wall_ms)
+            self.assertAlmostEqual(sum(d["load_parts_ms"].values()), d["load_ms"], delta=0.01)
             self.assertEqual(d["predicted_n"], n)
             self.assertEqual(len(d["ids"]), n)
             self.assertEqual(d["prompt_n"], len(d["prompt_ids"]))
