@@ -1,8 +1,7 @@
 // Finds and fetches models: what every command that takes MODEL calls.
 //
-//   RIDGE_ASSIGN_OR_RETURN(std::string path, hub::ResolveModel("smollm2:135m"));             // in the store, or an
-//   error with the remedy RIDGE_ASSIGN_OR_RETURN(std::string path, hub::ResolveModel("hf:Qwen/Qwen3-0.6B-GGUF", {.pull
-//   = true, .options = options}));
+//   RIDGE_ASSIGN_OR_RETURN(std::string path, hub::ResolveModel("smollm2:135m"));  // in the store, or an error with the remedy
+//   RIDGE_ASSIGN_OR_RETURN(std::string path, hub::ResolveModel("hf:Qwen/Qwen3-0.6B-GGUF", {.pull = true, .options = options}));
 //
 // Guarantees: an existing path is returned as it is. A name or a reference is looked up in the local store; no network
 // is touched unless `pull` is set. What is returned was verified against the digest that its source published. Nothing

@@ -6,10 +6,9 @@
 //
 // Layout below the root (all names are made by us, none comes from a server):
 //   blobs/sha256-<64 hex>                        a whole, verified file; read-only
-//   manifests/<32 hex>.json                      the first half of the SHA-256 of the name; name, source, digests,
-//   sizes, time shards/<64 hex>/model-00001-of-00003.gguf    links to the blobs of a split model, under names by which
-//   the loader finds its siblings partial/, locks/                             downloads under way (see FileLock) and
-//   the files that processes lock
+//   manifests/<32 hex>.json                      the first half of the SHA-256 of the name; name, source, digests, sizes, time
+//   shards/<64 hex>/model-00001-of-00003.gguf    links to the blobs of a split model, under names by which the loader finds its siblings
+//   partial/, locks/                             downloads under way (see FileLock) and the files that processes lock
 //
 // Guarantees: a manifest is written (temporary file, fsync, rename) only after all its blobs are complete, verified and
 // synced, so a kill or a power cut at any moment leaves no partial model listed. Processes may use one store at the
@@ -41,8 +40,7 @@ struct Entry {
 
 struct Listing {
   std::vector<Entry> entries;  // by name
-  std::vector<Error>
-      damaged;  // manifests that cannot be read, and models whose blobs are missing or have the wrong size
+  std::vector<Error> damaged;  // manifests that cannot be read, models whose blobs are missing or of the wrong size
 };
 
 struct Removal {
