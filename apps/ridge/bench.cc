@@ -2,17 +2,15 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <ctime>
 #include <memory>
-#include <numeric>
 #include <optional>
 
 #include "backend/backend.h"
 #include "base/cpu.h"
 #include "bench_output.h"
+#include "bench_subject.h"
 #include "bench_sweep.h"
 #include "commands.h"
-#include "graph/graph.h"
 #include "model_options.h"
 #include "pull_progress.h"
 #include "service/runtime.h"
@@ -92,77 +90,6 @@ Result<std::vector<Setup>> Setups(const Options& o) {
   return setups;
 }
 
-// One sequence over a state of its own: processes prompts chunk by chunk and generates token by token.
-class Subject {
- public:
-  static Result<Subject> Create(const service::Runtime& runtime, int64_t tokens) {
-    Subject s(runtime);
-    backend::StateOptions options = runtime.state_options();
-    options.n_pages = (tokens + options.page_tokens - 1) / options.page_tokens;
-    RIDGE_ASSIGN_OR_RETURN(s.state_, s.program_->NewState(options));
-    s.table_.resize(static_cast<size_t>(options.n_pages));
-    std::iota(s.table_.begin(), s.table_.end(), 0);
-    s.logits_.resize(static_cast<size_t>(s.vocab_));
-    return s;
-  }
-
-  void Rewind(int64_t position) { position_ = position; }
-
-  // n prompt tokens in chunks; only the last gives logits, as a prompt's last token does.
-  Status Prompt(int64_t n) {
-    for (int64_t done = 0; done < n;) {
-      const int64_t step = std::min(chunk_, n - done);
-      done += step;
-      RIDGE_RETURN_IF_ERROR(Step(step, done == n));
-    }
-    return {};
-  }
-
-  Status Generate(int64_t n) {
-    for (int64_t i = 0; i < n; i++) RIDGE_RETURN_IF_ERROR(Step(1, true));
-    return {};
-  }
-
- private:
-  explicit Subject(const service::Runtime& runtime)
-      : program_(&runtime.program()), vocab_(runtime.model().graph().vocab()), chunk_(runtime.chunk_tokens()) {}
-
-  Status Step(int64_t n, bool logits) {
-    tokens_.resize(static_cast<size_t>(n));
-    positions_.resize(static_cast<size_t>(n));
-    for (size_t i = 0; i < tokens_.size(); i++) {
-      // Any tokens do, as long as they are the same in each repetition: a multiplicative hash of the position.
-      tokens_[i] = static_cast<int32_t>((static_cast<uint64_t>(position_) + i + 1) * 0x9e3779b97f4a7c15ull %
-                                        static_cast<uint64_t>(vocab_));
-      positions_[i] = static_cast<int32_t>(position_ + static_cast<int64_t>(i));
-    }
-    const int32_t seq_start[] = {0, static_cast<int32_t>(n)}, last[] = {static_cast<int32_t>(n - 1)};
-    position_ += n;
-    return program_->Run({.tokens = tokens_,
-                          .positions = positions_,
-                          .seq_start = seq_start,
-                          .page_table = table_,
-                          .logit_rows = std::span(last, logits ? 1 : 0)},
-                         *state_, logits_);
-  }
-
-  backend::Program* program_;
-  std::unique_ptr<backend::StateStore> state_;
-  int64_t vocab_, chunk_, position_ = 0;
-  std::vector<int32_t> tokens_, positions_, table_;
-  std::vector<float> logits_;
-};
-
-// Bytes of weights and KV that one step of generation reads at a context.
-double StepBytes(const service::Runtime& runtime, double context) {
-  const double value_bytes = static_cast<double>(backend::ValueBytes(runtime.state_options().k_type) +
-                                                 backend::ValueBytes(runtime.state_options().v_type)) /
-                             2;
-  return graph::CostOf(runtime.model().graph(),
-                       {.tokens = 1, .logits = 1, .context = context, .kv_bytes_per_value = value_bytes})
-      .bytes_read;
-}
-
 Result<BenchRow> Measure(const Options& o, const service::Runtime& runtime, const Test& test) {
   const int64_t tokens = test.depth + test.prompt + test.gen;
   if (tokens > runtime.context_tokens()) {
@@ -170,7 +97,7 @@ Result<BenchRow> Measure(const Options& o, const service::Runtime& runtime, cons
         .Found(fmt::format("{} tokens", tokens))
         .Expected(fmt::format("at most {}", runtime.context_tokens()));
   }
-  RIDGE_ASSIGN_OR_RETURN(Subject subject, Subject::Create(runtime, tokens));
+  RIDGE_ASSIGN_OR_RETURN(BenchSubject subject, BenchSubject::Create(runtime, 1, tokens));
   BenchRow row;
   if (!o.no_warmup) {
     if (test.prompt > 0) RIDGE_RETURN_IF_ERROR(subject.Prompt(std::min(test.prompt, runtime.chunk_tokens())));
@@ -191,7 +118,7 @@ Result<BenchRow> Measure(const Options& o, const service::Runtime& runtime, cons
   row.speed = Summarize(row.samples_ts);
   row.time = Summarize(row.samples_ns);
   if (test.prompt == 0) {
-    row.read_gbps = StepBytes(runtime, static_cast<double>(test.depth) + static_cast<double>(test.gen) / 2) *
+    row.read_gbps = StepReadBytes(runtime, 1, static_cast<double>(test.depth) + static_cast<double>(test.gen) / 2) *
                     row.speed.median / 1e9;
   }
   return row;
@@ -267,7 +194,7 @@ void AddBench(CLI::App& root, Invocation& invocation) {
   app->add_option("-d,--n-depth", o->depths, "tokens already in the KV")->capture_default_str();
   app->add_option("-r,--repetitions", o->repetitions, "repetitions of each test")->capture_default_str();
   app->add_option("-t,--threads", o->threads, "threads; chosen when not given");
-  app->add_option("--isa", o->isas, "instruction sets; the best one when not given");
+  app->add_option("--isa", o->isas, "instruction sets; the best one when not given")->envname("RIDGE_ISA");
   app->add_option("-b,--batch-size", o->batches, "most prompt tokens asked for at once")->capture_default_str();
   app->add_option("--ub,--ubatch-size", o->chunks, "prompt tokens of one step")->capture_default_str();
   app->add_option("--ctk,--cache-type-k", o->k_types, "types of cached keys: f16 bf16 f32")->capture_default_str();

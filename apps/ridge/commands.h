@@ -7,6 +7,7 @@ namespace ridge::app {
 
 using AddCommand = void (*)(CLI::App& root, Invocation& invocation);
 
+void AddBatchedBench(CLI::App& root, Invocation& invocation);
 void AddBench(CLI::App& root, Invocation& invocation);
 void AddDoctor(CLI::App& root, Invocation& invocation);
 void AddInspect(CLI::App& root, Invocation& invocation);

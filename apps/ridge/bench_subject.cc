@@ -1,0 +1,89 @@
+#include "bench_subject.h"
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+
+#include "graph/graph.h"
+
+namespace ridge::app {
+
+Result<BenchSubject> BenchSubject::Create(const service::Runtime& runtime, int64_t sequences, int64_t tokens) {
+  BenchSubject s(runtime, sequences);
+  backend::StateOptions options = runtime.state_options();
+  s.pages_per_sequence_ = (tokens + options.page_tokens - 1) / options.page_tokens;
+  options.n_pages = sequences * s.pages_per_sequence_;
+  RIDGE_ASSIGN_OR_RETURN(s.state_, s.program_->NewState(options));
+  s.table_.resize(static_cast<size_t>(options.n_pages));
+  std::iota(s.table_.begin(), s.table_.end(), 0);
+  s.logits_.resize(static_cast<size_t>(sequences * s.vocab_));
+  return s;
+}
+
+// Any tokens do, as long as they are the same in each repetition: a multiplicative hash of sequence and position.
+void BenchSubject::Append(int64_t sequence, int64_t position, int64_t n) {
+  for (int64_t i = 0; i < n; i++) {
+    const uint64_t key = static_cast<uint64_t>(sequence) * 1000003 + static_cast<uint64_t>(position + i) + 1;
+    tokens_.push_back(static_cast<int32_t>(key * 0x9e3779b97f4a7c15ull % static_cast<uint64_t>(vocab_)));
+    positions_.push_back(static_cast<int32_t>(position + i));
+  }
+  seq_start_.push_back(static_cast<int32_t>(tokens_.size()));
+  logit_rows_.push_back(static_cast<int32_t>(tokens_.size() - 1));
+}
+
+Status BenchSubject::Run(std::span<const int32_t> table, bool logits) {
+  const Status done = program_->Run({.tokens = tokens_,
+                                     .positions = positions_,
+                                     .seq_start = seq_start_,
+                                     .page_table = table,
+                                     .logit_rows = std::span(logit_rows_).first(logits ? logit_rows_.size() : 0)},
+                                    *state_, logits_);
+  tokens_.clear();
+  positions_.clear();
+  logit_rows_.clear();
+  seq_start_.clear();
+  return done;
+}
+
+Status BenchSubject::Prompt(int64_t n) {
+  for (int64_t s = 0; s < sequences_; s++) {
+    for (int64_t done = 0; done < n;) {
+      const int64_t step = std::min(chunk_, n - done);
+      seq_start_.assign(1, 0);
+      Append(s, position_ + done, step);
+      done += step;
+      const std::span<const int32_t> pages = std::span<const int32_t>(table_).subspan(
+          static_cast<size_t>(s * pages_per_sequence_), static_cast<size_t>(pages_per_sequence_));
+      RIDGE_RETURN_IF_ERROR(Run(pages, done == n));
+    }
+  }
+  position_ += n;
+  return {};
+}
+
+Status BenchSubject::Generate(int64_t n) {
+  for (int64_t i = 0; i < n; i++, position_++) {
+    seq_start_.assign(1, 0);
+    for (int64_t s = 0; s < sequences_; s++) Append(s, position_, 1);
+    RIDGE_RETURN_IF_ERROR(Run(table_, true));
+  }
+  return {};
+}
+
+double StepReadBytes(const service::Runtime& runtime, double sequences, double context) {
+  const backend::StateOptions& kv = runtime.state_options();
+  const double value_bytes = static_cast<double>(backend::ValueBytes(kv.k_type) + backend::ValueBytes(kv.v_type)) / 2;
+  const graph::Graph& graph = runtime.model().graph();
+  double bytes = 0;
+  for (const graph::Op& op : graph.ops()) {
+    const double read =
+        graph::CostOf(graph, op,
+                      {.tokens = sequences, .logits = sequences, .context = context, .kv_bytes_per_value = value_bytes})
+            .bytes_read;
+    bytes +=
+        op.kind == graph::OpKind::kAttention ? sequences * read : read;  // weights once a step, KV of each sequence
+  }
+  return bytes;
+}
+
+}  // namespace ridge::app
