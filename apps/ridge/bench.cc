@@ -2,8 +2,11 @@
 #include <fmt/format.h>
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
+#include <tuple>
+#include <utility>
 
 #include "backend/backend.h"
 #include "base/cpu.h"
@@ -11,6 +14,7 @@
 #include "bench_subject.h"
 #include "bench_sweep.h"
 #include "commands.h"
+#include "interrupt.h"
 #include "model_options.h"
 #include "pull_progress.h"
 #include "service/runtime.h"
@@ -57,12 +61,56 @@ Result<std::vector<Test>> Tests(const Options& o) {
       RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseNumbers("-pg", pair));
       if (numbers.size() != 2)
         return Fail(Code::kUsage, "not a pair").Where("-pg").Found("\"" + pair + "\"").Expected("PROMPT,GENERATED");
+      if (numbers[0] + numbers[1] == 0) return Fail(Code::kUsage, "nothing to measure").Where("-pg").Found(pair);
       tests.push_back({numbers[0], numbers[1], depth});
     }
   }
   if (tests.empty()) return Fail(Code::kUsage, "nothing to measure").Expected("-p, -n or -pg above 0");
   return tests;
 }
+
+// Everything that a list can hold is checked before the first measurement: a sweep must not end after hours at a typo.
+Status CheckLists(const Options& o) {
+  for (const std::string& isa : SplitList(o.isas)) {
+    const std::vector<backend::IsaInfo> known = backend::CpuIsas();
+    std::string names;
+    bool good = isa.empty();
+    for (const backend::IsaInfo& info : known) {
+      if (info.supported) names += (names.empty() ? "" : " ") + info.name;
+      good = good || (info.supported && info.name == isa);
+    }
+    if (!good)
+      return Fail(Code::kUsage, "not an instruction set of this build and CPU")
+          .Where("--isa")
+          .Found(isa)
+          .Expected("one of: " + names);
+  }
+  for (const auto& [flag, list] : {std::pair{"-ctk", &o.k_types}, std::pair{"-ctv", &o.v_types}}) {
+    for (const std::string& type : SplitList(*list)) {
+      auto parsed = backend::ParseKvType(type);
+      if (parsed) continue;
+      parsed.error().where = flag;
+      return std::unexpected(std::move(parsed).error());
+    }
+  }
+  constexpr int64_t kMostThreads = 1024, kMostTokens = 1 << 20;
+  for (const auto& [flag, list, most] :
+       {std::tuple{"-t", &o.threads, kMostThreads}, std::tuple{"-b", &o.batches, kMostTokens},
+        std::tuple{"-ub", &o.chunks, kMostTokens}}) {
+    if (list->empty()) continue;
+    RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> numbers, ParseNumbers(flag, *list));
+    for (int64_t n : numbers) {
+      if (n < 1 || n > most)
+        return Fail(Code::kUsage, "wrong value")
+            .Where(flag)
+            .Found(std::to_string(n))
+            .Expected(fmt::format("1 to {}", most));
+    }
+  }
+  return {};
+}
+
+constexpr size_t kMostSetups = 10000;
 
 Result<std::vector<Setup>> Setups(const Options& o) {
   std::vector<std::optional<int>> threads = {std::nullopt};
@@ -80,7 +128,13 @@ Result<std::vector<Setup>> Setups(const Options& o) {
         for (const std::string& k : SplitList(o.k_types)) {
           for (const std::string& v : SplitList(o.v_types)) {
             for (int64_t b : batches) {
-              for (int64_t ub : chunks) setups.push_back({model, isa, k, v, t, b, std::min(b, ub)});
+              for (int64_t ub : chunks) {
+                setups.push_back({model, isa, k, v, t, b, std::min(b, ub)});
+                if (setups.size() <= kMostSetups) continue;
+                return Fail(Code::kUsage, "too many combinations")
+                    .Expected(fmt::format("at most {}", kMostSetups))
+                    .Remedy("shorten the lists");
+              }
             }
           }
         }
@@ -148,16 +202,23 @@ Status Bench(const Options& o, Output& out) {
     return Fail(Code::kUsage, "repetitions must be at least 1").Where("-r").Found(std::to_string(o.repetitions));
   RIDGE_RETURN_IF_ERROR(CheckFlashAttention(o.flash_attention));
   RIDGE_RETURN_IF_ERROR(CheckGpuLayers(o.gpu_layers, o.strict));
+  RIDGE_RETURN_IF_ERROR(CheckLists(o));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<Test> tests, Tests(o));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<Setup> setups, Setups(o));
   int64_t longest = 0;
   for (const Test& test : tests) longest = std::max(longest, test.depth + test.prompt + test.gen);
+  std::map<std::string, std::string> paths;  // by model as typed
+  for (const Setup& setup : setups) {
+    if (paths.contains(setup.model)) continue;
+    RIDGE_ASSIGN_OR_RETURN(paths[setup.model], ResolveOrPull(setup.model));
+  }
+  Interrupt interrupt(out.json);
   BenchPrinter printer(format, out);
   RIDGE_RETURN_IF_ERROR(printer.Begin());
   std::unique_ptr<service::Runtime> runtime;
   for (const Setup& setup : setups) {
     runtime.reset();  // never two models in memory
-    service::RuntimeOptions options{.path = "",
+    service::RuntimeOptions options{.path = paths[setup.model],
                                     .threads = setup.threads,
                                     .isa = setup.isa,
                                     .context_tokens = longest,
@@ -165,7 +226,6 @@ Status Bench(const Options& o, Output& out) {
                                     .chunk_tokens = setup.chunk,
                                     .page_tokens = o.page,
                                     .strict = o.strict};
-    RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(setup.model));
     RIDGE_ASSIGN_OR_RETURN(options.k_type, backend::ParseKvType(setup.k_type));
     RIDGE_ASSIGN_OR_RETURN(options.v_type, backend::ParseKvType(setup.v_type));
     RIDGE_ASSIGN_OR_RETURN(runtime, service::Runtime::Load(options));

@@ -5,6 +5,8 @@
 
 #include <ctime>
 
+#include "text_table.h"
+
 namespace ridge::app {
 namespace {
 
@@ -89,7 +91,7 @@ Status BenchPrinter::Begin() {
         fmt::format("| {:-<30} | {:->9}: | {:->9}: | {:->6}: | {:->6}: | {:->3}: | {:->14}: | {:->17}: | {:->9}: |\n",
                     "", "", "", "", "", "", "", "", ""));
   }
-  return format_ == BenchFormat::kJson ? out_.Write("[\n") : Status();
+  return {};
 }
 
 Status BenchPrinter::Row(const BenchRow& r) {
@@ -98,7 +100,7 @@ Status BenchPrinter::Row(const BenchRow& r) {
     case BenchFormat::kMarkdown: {
       const std::string kv = r.type_k == r.type_v ? r.type_k : r.type_k + "/" + r.type_v;
       text = fmt::format("| {:<30} | {:>6.2f} MiB | {:>8.2f} M | {:>7} | {:>7} | {:>4} | {:>15} | {:>18} | {:>10} |\n",
-                         r.model_type, static_cast<double>(r.model_size_bytes) / (1 << 20),
+                         Printable(r.model_type, 30), static_cast<double>(r.model_size_bytes) / (1 << 20),
                          static_cast<double>(r.model_parameters) / 1e6, r.isa, r.n_threads, kv, TestName(r),
                          fmt::format("{:.2f} ± {:.2f}", r.speed.mean, r.speed.stddev),
                          r.read_gbps ? fmt::format("{:.1f}", *r.read_gbps) : "-");
@@ -114,7 +116,7 @@ Status BenchPrinter::Row(const BenchRow& r) {
       break;
     }
     case BenchFormat::kJson:
-      text = (first_ ? "  " : ",\n  ") + RowJson(r).dump(-1, ' ', false, Json::error_handler_t::replace);
+      rows_.push_back(RowJson(r));  // one document: written when it is complete
       break;
     case BenchFormat::kJsonLines: text = RowJson(r).dump(-1, ' ', false, Json::error_handler_t::replace) + "\n"; break;
     case BenchFormat::kSql: {
@@ -133,6 +135,6 @@ Status BenchPrinter::Row(const BenchRow& r) {
   return out_.Flush();
 }
 
-Status BenchPrinter::End() { return format_ == BenchFormat::kJson ? out_.Write("\n]\n") : Status(); }
+Status BenchPrinter::End() { return format_ == BenchFormat::kJson ? out_.Document(rows_) : Status(); }
 
 }  // namespace ridge::app

@@ -23,7 +23,7 @@ struct BenchRow {
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines, kSql };
 Result<BenchFormat> ParseBenchFormat(const std::string& name);
 
-// Prints rows as they come, so that an interrupted sweep leaves what was measured (JSON: closed by End).
+// Prints rows as they come, so that an interrupted sweep leaves what was measured; JSON is one document, written by End.
 class BenchPrinter {
  public:
   BenchPrinter(BenchFormat format, Output& out) : format_(format), out_(out) {}
@@ -35,6 +35,7 @@ class BenchPrinter {
   BenchFormat format_;
   Output& out_;
   bool first_ = true;
+  Json rows_ = Json::array();
 };
 
 }  // namespace ridge::app

@@ -20,9 +20,22 @@ void AddShow(CLI::App& root, Invocation& invocation);
 void AddTemplate(CLI::App& root, Invocation& invocation);
 void AddTokenize(CLI::App& root, Invocation& invocation);
 
+// In the order in which --help shows them; one a line, so that two additions do not meet.
+// clang-format off
 inline constexpr AddCommand kCommands[] = {
-    AddRun,      AddDoctor, AddInspect, AddBench, AddLogits, AddTokenize,
-    AddTemplate, AddPull,   AddList,    AddShow,  AddRm,     nullptr,
+    AddRun,
+    AddBench,
+    AddBatchedBench,
+    AddLogits,
+    AddInspect,
+    AddTokenize,
+    AddTemplate,
+    AddPull,
+    AddList,
+    AddShow,
+    AddRm,
+    AddDoctor,
 };
+// clang-format on
 
 }  // namespace ridge::app

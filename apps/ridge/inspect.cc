@@ -199,12 +199,14 @@ Status Dump(const gguf::File& file, const TensorInfo& tensor, const std::string&
 
   RIDGE_ASSIGN_OR_RETURN(AtomicFile out, AtomicFile::Create(path));
   RIDGE_RETURN_IF_ERROR(out.Reserve(tensor.elements() * sizeof(float)));
-  ThreadPool pool(static_cast<int>(std::min<size_t>(ResolveThreads(std::nullopt).threads, n_pieces)));
-  const size_t n_at_once = static_cast<size_t>(pool.size());
+  RIDGE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<ThreadPool> pool,
+      ThreadPool::Create(static_cast<int>(std::min<size_t>(ResolveThreads(std::nullopt).threads, n_pieces))));
+  const size_t n_at_once = static_cast<size_t>(pool->size());
   std::vector<float> decoded(std::min(n_blocks, n_at_once * piece_blocks) * type.block_elements);
   for (size_t begin = 0; begin < n_blocks; begin += n_at_once * piece_blocks) {
     const size_t count = std::min(n_blocks - begin, n_at_once * piece_blocks);
-    pool.ParallelFor(count, piece_blocks, [&](size_t from, size_t to, int) {
+    pool->ParallelFor(count, piece_blocks, [&](size_t from, size_t to, int) {
       type.decode(blocks.data() + (begin + from) * type.block_bytes, decoded.data() + from * type.block_elements,
                   to - from);
     });

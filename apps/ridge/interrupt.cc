@@ -8,19 +8,29 @@ namespace {
 volatile std::sig_atomic_t g_signals = 0;  // a signal handler has no other way to speak
 volatile std::sig_atomic_t g_counting = 0;
 
-void Handle(int) {
+volatile std::sig_atomic_t g_json = 0;
+
+constexpr int kPatience =
+    4;  // what is counted is looked at after the present step; whoever insists need not wait for it
+
+void Handle(int signal) {
   if (g_counting != 0) {
-    g_signals = g_signals + 1;
-    return;
+    g_signals = g_signals + (signal == SIGTERM ? 2 : 1);
+    if (g_signals < kPatience) return;
   }
   constexpr char kLine[] = "error: interrupted\n";
+  constexpr char kDocument[] =
+      "{\"error\": {\"code\": \"cancelled\", \"what\": \"interrupted\", \"where\": \"\", \"found\": \"\", "
+      "\"expected\": \"\", \"remedy\": \"\"}}\n";
   if (write(STDERR_FILENO, kLine, sizeof(kLine) - 1) < 0) _exit(1);
+  if (g_json != 0 && write(STDOUT_FILENO, kDocument, sizeof(kDocument) - 1) < 0) _exit(1);
   _exit(1);
 }
 
 }  // namespace
 
-Interrupt::Interrupt() {
+Interrupt::Interrupt(bool json) {
+  g_json = json;
   g_counting = 0;
   g_signals = 0;
   struct sigaction action = {};

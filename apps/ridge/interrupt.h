@@ -1,7 +1,7 @@
 // Ctrl-C and SIGTERM while a command runs.
 //
-//   Interrupt interrupt;             // at once: "error: interrupted" and status 1
-//   interrupt.Count();               // from here on signals are only counted
+//   Interrupt interrupt(out.json);   // at once: "error: interrupted" (with --json: its document too) and status 1
+//   interrupt.Count();               // from here on signals are counted: Ctrl-C as one, SIGTERM as two; the fourth ends at once
 //   if (interrupt.count() > 0) ...
 //
 // Guarantees: system calls are interrupted (EINTR), so that a read of the terminal ends; the destructor puts the old handlers back. One at a time.
@@ -13,7 +13,7 @@ namespace ridge::app {
 
 class Interrupt {
  public:
-  Interrupt();
+  explicit Interrupt(bool json);
   ~Interrupt();
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <numeric>
@@ -56,6 +58,13 @@ Status Logits(const Options& o, Output& out) {
   std::iota(pages.begin(), pages.end(), 0);
   std::iota(positions.begin(), positions.end(), 0);
 
+  for (const std::string& shard : runtime->model().file().shard_paths()) {
+    if (o.out.empty() || !IsSameFile(shard, o.out)) continue;
+    return Fail(Code::kInvalidArgument, "output is the model itself")
+        .Where(o.out)
+        .Found(shard)
+        .Remedy("choose another path");
+  }
   std::optional<AtomicFile> dump;
   if (!o.out.empty()) {
     RIDGE_ASSIGN_OR_RETURN(dump, AtomicFile::Create(o.out));
@@ -63,6 +72,7 @@ Status Logits(const Options& o, Output& out) {
   std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> hash(XXH3_createState(), XXH3_freeState);
   XXH3_64bits_reset(hash.get());
   std::vector<TokenId> top;
+  size_t nan_rows = 0;
   std::vector<float> logits(std::min(chunk, ids.size()) * n_vocab);
   for (size_t at = 0; at < ids.size(); at += chunk) {
     const size_t n = std::min(ids.size() - at, chunk);
@@ -81,11 +91,19 @@ Status Logits(const Options& o, Output& out) {
     for (size_t r = 0; r < n; r++) {
       const float* row = logits.data() + r * n_vocab;
       top.push_back(static_cast<TokenId>(std::max_element(row, row + n_vocab) - row));
+      nan_rows += std::any_of(row, row + n_vocab, [](float x) { return std::isnan(x); });
     }
   }
   if (dump) RIDGE_RETURN_IF_ERROR(dump->Commit());
+  if (nan_rows > 0) {
+    Note(fmt::format(
+        "scores of {} positions hold what is no number: the model file is damaged, or this build computes it wrongly",
+        nan_rows));
+  }
   const std::string digest = fmt::format("{:016x}", XXH3_64bits_digest(hash.get()));
-  if (out.json) return out.Document({{"n_tokens", ids.size()}, {"n_vocab", n_vocab}, {"hash", digest}, {"top", top}});
+  if (out.json)
+    return out.Document(
+        {{"n_tokens", ids.size()}, {"n_vocab", n_vocab}, {"hash", digest}, {"nan_rows", nan_rows}, {"top", top}});
   return out.Write(fmt::format("tokens {}  vocab {}  hash {}\n", ids.size(), n_vocab, digest));
 }
 

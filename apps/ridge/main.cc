@@ -2,7 +2,10 @@
 #include <cctype>
 #include <csignal>
 #include <cstdio>
+#include <exception>
+#include <new>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "commands.h"
@@ -23,7 +26,10 @@ int Report(const Error& error, bool json) {
                           {"expected", error.expected},
                           {"remedy", error.remedy}}}});
   }
-  return ExitStatus(error.code);
+  // A value of a flag that can never work is a wrong command line, wherever it was found out.
+  const bool value = error.code == Code::kInvalidArgument || error.code == Code::kOutOfRange;
+  const bool flag = value && error.where.starts_with('-') && error.where.find_first_of(" ,") == std::string::npos;
+  return flag ? ExitStatus(Code::kUsage) : ExitStatus(error.code);
 }
 
 // llama.cpp's users type -ngl 99 and -ctk q8_0: flags of several letters with one dash become --ngl, --ctk where the command knows them.
@@ -33,12 +39,18 @@ std::vector<std::string> Normalize(CLI::App& root, int argc, char** argv) {
   for (CLI::App* candidate : root.get_subcommands({})) {
     if (!args.empty() && candidate->get_name() == args[0]) command = candidate;
   }
+  bool value = false;  // the argument is what the option before it asked for: not to be touched
   for (std::string& arg : args) {
-    if (command == nullptr || arg.size() < 3 || arg[0] != '-' || arg[1] == '-') continue;
+    if (command == nullptr) break;
+    if (std::exchange(value, false) || arg.size() < 2 || arg[0] != '-') continue;
     const std::string name = arg.substr(0, arg.find('='));
     const bool letters =
         std::all_of(name.begin() + 1, name.end(), [](unsigned char c) { return std::isalpha(c) || c == '-'; });
-    if (letters && command->get_option_no_throw("-" + name) != nullptr) arg = "-" + arg;
+    if (arg.size() > 2 && arg[1] != '-' && letters && command->get_option_no_throw("-" + name) != nullptr) {
+      arg = "-" + arg;
+    }
+    const CLI::Option* option = command->get_option_no_throw(arg);
+    value = option != nullptr && option->get_items_expected_max() > 0;
   }
   std::reverse(args.begin(), args.end());  // CLI11 takes its arguments from the back
   return args;
@@ -52,22 +64,40 @@ int Main(int argc, char** argv) {
   root.require_subcommand(1);
   Invocation invocation;
   for (AddCommand add : kCommands) {
-    if (add != nullptr) add(root, invocation);
+    add(root, invocation);
   }
   std::vector<std::string> args = Normalize(root, argc, argv);
-  const bool json_asked = std::find(args.begin(), args.end(), "--json") != args.end();
+  const bool json_asked =
+      std::any_of(args.begin(), args.end(), [](const std::string& arg) { return arg.starts_with("--json"); });
+  const std::string first = args.empty() ? "" : args.back();
+  const CLI::App* command = nullptr;
+  for (const CLI::App* candidate : root.get_subcommands({})) {
+    if (candidate->get_name() == first) command = candidate;
+  }
+  if (command == nullptr && !first.empty() && first[0] != '-') {
+    return Report(Error{Code::kUsage, "unknown command", "", first, "", "see ridge --help"}, json_asked);
+  }
   try {
     root.parse(std::move(args));
   } catch (const CLI::Success& request) {  // --help, --version
     root.exit(request);
     Output out;
-    return out.Flush() ? 0 : 1;
+    const Status shown = out.Flush();
+    return shown ? 0 : Report(shown.error(), false);
   } catch (const CLI::ParseError& wrong) {
-    return Report(Error{Code::kUsage, wrong.what(), "", "", "", "see ridge --help"}, json_asked);
+    const std::string help = command == nullptr ? "see ridge --help" : "see ridge " + command->get_name() + " --help";
+    return Report(Error{Code::kUsage, wrong.what(), "", "", "", help}, json_asked);
   }
   Output out;
   out.json = invocation.json;
-  Status done = invocation.function(out);
+  Status done;
+  try {
+    done = invocation.function(out);
+  } catch (const std::bad_alloc&) {
+    done = Fail(Code::kResourceExhausted, "out of memory").Remedy("give it more memory, or ask for less at once");
+  } catch (const std::exception& fault) {  // nothing should come this far
+    done = Fail(Code::kInternal, "internal fault").Found(fault.what()).Remedy("please report it");
+  }
   if (done) done = out.Flush();
   return done ? 0 : Report(done.error(), out.json && !out.documented);
 }

@@ -97,6 +97,10 @@ Result<std::unique_ptr<service::Runtime>> ModelOptions::Load(const LoadNeeds& ne
   RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(model_));
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, service::Runtime::Load(options));
   for (const std::string& note : runtime->notes()) Note(note);
+  if (const std::vector<std::string>& unused = runtime->model().unused(); !unused.empty()) {
+    Note(std::to_string(unused.size()) + " tensors of the file are not used, " + unused.front() +
+         (unused.size() > 1 ? " to " + unused.back() : ""));
+  }
   return runtime;
 }
 

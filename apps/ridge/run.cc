@@ -42,7 +42,7 @@ struct Answer {
 
 class Run {
  public:
-  Run(const Options& options, Output& out) : options_(options), out_(out) {}
+  Run(const Options& options, Output& out) : options_(options), out_(out), interrupt_(out.json) {}
   Status Execute();
 
  private:
@@ -72,7 +72,7 @@ Status Run::CheckUsage() const {
   if (options_.chat && out_.json) return usage("--json gives one answer: it does not go with -cnv");
   if (options_.raw && !options_.system.empty())
     return usage("a system prompt needs the chat template: -sys does not go with --raw");
-  if (options_.max_tokens < -2)
+  if (options_.max_tokens < -1)
     return usage(fmt::format("-n must be 0 or more, or -1 for no limit, not {}", options_.max_tokens));
   if (options_.input.given() || options_.chat) return {};
   if (out_.json || options_.raw) return usage("nothing to answer: give -p TEXT or -f FILE");
@@ -232,8 +232,10 @@ Status Run::Chat(std::string first) {
     if (interrupt_.count() > 1) break;
     interrupt_.Reset();
   }
-  if (ledger_.turns.empty())
+  if (ledger_.turns.empty()) {
+    if (person || interrupt_.count() > 0) return {};  // who starts a chat may leave it
     return Fail(Code::kInvalidArgument, "nothing to answer").Where("stdin").Found("no message before its end");
+  }
   answer.receipt.reason = ledger_.turns.back().reason;
   ledger_.total_ms = MsSinceStart();
   std::fprintf(stderr, "\n%s", LedgerTable(ledger_, service_->runtime()).c_str());

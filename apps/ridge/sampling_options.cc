@@ -96,7 +96,10 @@ Result<sampling::SamplingParams> SamplingOptions::Resolve(const text::Tokenizer&
           return tokenizer.Encode(text, {.add_special = false}).value_or(std::vector<TokenId>());
         });
   }
-  RIDGE_RETURN_IF_ERROR(sampling::Validate(params, static_cast<int32_t>(vocab)));
+  if (Status valid = sampling::Validate(params, static_cast<int32_t>(vocab)); !valid) {
+    valid.error().code = Code::kUsage;  // every parameter came from a flag
+    return std::unexpected(std::move(valid).error());
+  }
   return params;
 }
 

@@ -54,6 +54,8 @@ Result<Json> ParseJson(const std::string& text, const std::string& where, Json::
         .Expected(Json(type).type_name());
   } catch (const Json::parse_error& e) {
     return Fail(Code::kInvalidData, "not valid JSON").Where(where + ", byte " + std::to_string(e.byte)).Found(e.what());
+  } catch (const Json::exception& e) {  // a number that no double holds
+    return Fail(Code::kInvalidData, "JSON that cannot be represented").Where(where).Found(e.what());
   }
 }
 

@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 #include <utility>
@@ -27,6 +28,9 @@ Result<std::string> TextInput::Read() const {
   std::string text = prompt_;
   const std::string where = has_file_ ? file_ : "-p";
   if (has_file_) {
+    if (std::filesystem::is_directory(file_)) {
+      return Fail(Code::kInvalidArgument, "cannot read the text").Where(where).Found("a directory").Expected("a file");
+    }
     errno = 0;
     std::ifstream in(file_, std::ios::binary);
     std::ostringstream all;

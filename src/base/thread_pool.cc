@@ -1,6 +1,8 @@
 #include "base/thread_pool.h"
 
 #include <algorithm>
+#include <exception>
+#include <string>
 
 namespace ridge {
 namespace {
@@ -18,8 +20,17 @@ inline void Pause() {
 
 }  // namespace
 
-ThreadPool::ThreadPool(int n_threads) {
-  for (int i = 1; i < std::max(1, n_threads); i++) threads_.emplace_back([this, i] { Loop(i); });
+Result<std::unique_ptr<ThreadPool>> ThreadPool::Create(int n_threads) {
+  std::unique_ptr<ThreadPool> pool(new ThreadPool);
+  try {
+    for (int i = 1; i < n_threads; i++) pool->threads_.emplace_back([p = pool.get(), i] { p->Loop(i); });
+  } catch (const std::exception& refused) {  // the threads that did start end with the pool
+    return Fail(Code::kResourceExhausted, "the system gives no more threads")
+        .Found(std::to_string(pool->size()) + " (" + refused.what() + ")")
+        .Expected(std::to_string(n_threads))
+        .Remedy("use fewer threads with -t, or raise the limit on processes or memory");
+  }
+  return pool;
 }
 
 ThreadPool::~ThreadPool() {

@@ -1,8 +1,8 @@
 // The compute pool: a fixed set of threads that run one parallel region at a time; work is claimed in small pieces, so a thread that the
 // system takes off its core delays nobody for long.
 //
-//   ThreadPool pool(4);
-//   pool.ParallelFor(n_panels, 4, [&](size_t begin, size_t end, int worker) { ... });
+//   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<ThreadPool> pool, ThreadPool::Create(4));
+//   pool->ParallelFor(n_panels, 4, [&](size_t begin, size_t end, int worker) { ... });
 //
 // Guarantees: every index is given out once; ParallelFor returns when all are done; who computes an index never changes its result.
 // The calling thread is worker 0. One caller at a time.
@@ -12,15 +12,19 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
+
+#include "base/result.h"
 
 namespace ridge {
 
 class ThreadPool {
  public:
-  explicit ThreadPool(int n_threads);
+  // Errors: kResourceExhausted when the system gives no more threads, with how many it gave.
+  static Result<std::unique_ptr<ThreadPool>> Create(int n_threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -46,6 +50,7 @@ class ThreadPool {
   }
 
  private:
+  ThreadPool() = default;
   struct Region {
     size_t n = 0, grain = 1;
     const void* context = nullptr;

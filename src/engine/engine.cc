@@ -47,7 +47,11 @@ Result<std::unique_ptr<Engine>> Engine::Start(backend::Program* program, const E
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<backend::StateStore> state, program->NewState(options.state));
   RIDGE_ASSIGN_OR_RETURN(cache::PagePool pool, cache::PagePool::Create(static_cast<int32_t>(options.state.n_pages)));
   std::unique_ptr<Engine> engine(new Engine(options, std::move(pool), std::move(state), program));
-  engine->thread_ = std::thread([raw = engine.get()] { raw->Loop(); });
+  try {
+    engine->thread_ = std::thread([raw = engine.get()] { raw->Loop(); });
+  } catch (const std::exception& refused) {
+    return Fail(Code::kResourceExhausted, "the system gives no thread for the engine").Found(refused.what());
+  }
   return engine;
 }
 

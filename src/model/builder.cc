@@ -59,6 +59,18 @@ WeightId Builder::Add(const std::string& name, const gguf::TensorInfo* tensor, c
   return graph_.AddWeight(std::move(weight));
 }
 
+double Builder::Number(const std::string& suffix, double fallback, double above) {
+  if (metadata().Find(Key(suffix)) == nullptr) return fallback;
+  const double value = Value<double>(suffix, fallback);
+  if (std::isfinite(value) && value > above) return value;
+  Note(Fail(Code::kInvalidData, "metadata value is out of range")
+           .Where(Key(suffix))
+           .Found(std::to_string(value))
+           .Expected("a number above " + std::to_string(above))
+           .Take());
+  return fallback;
+}
+
 WeightId Builder::Require(const std::string& name, const std::vector<int64_t>& shape) {
   const gguf::TensorInfo* tensor = file_.FindTensor(name);
   if (tensor == nullptr) {
@@ -114,11 +126,11 @@ graph::RopeSpec Builder::Rope(bool interleaved) {
   double factor = Value<double>("rope.scaling.factor", 0.0);
   if (factor == 0) factor = Value<double>("rope.scale_linear", 0.0);
   if (factor == 0) factor = 1;
-  if (!(factor > 0) || !std::isfinite(factor)) {
+  if (!(factor >= 1e-3 && factor <= 1e6)) {
     Note(Fail(Code::kInvalidData, "RoPE scaling factor makes no sense")
              .Where(Key("rope.scaling.factor"))
              .Found(std::to_string(factor))
-             .Expected("a number above 0")
+             .Expected("0.001 to 1000000")
              .Take());
     factor = 1;
   }
@@ -131,15 +143,15 @@ graph::RopeSpec Builder::Rope(bool interleaved) {
              .Take());
   }
   graph::RopeSpec spec = RopeWith(interleaved, config_.rope_base, type == "none" || yarn ? 1.0 : factor);
-  spec.magnitude = Value<double>("rope.scaling.attn_factor", 1.0);
+  spec.magnitude = Number("rope.scaling.attn_factor", 1.0, 0);
   if (yarn) {
     // YaRN (Peng et al. 2023): dimensions that turn often keep their frequency, slow ones are interpolated, with a ramp between;
     // the magnitude grows with the logarithm of the factor. Boundaries as the reference implementation rounds them.
     const double original = static_cast<double>(
-        Value<uint64_t>("rope.scaling.original_context_length", static_cast<uint64_t>(config_.context_tokens)));
-    const double fast = Value<double>("rope.scaling.yarn_beta_fast", 32.0),
-                 slow = Value<double>("rope.scaling.yarn_beta_slow", 1.0);
-    const double extrapolation = Value<double>("rope.scaling.yarn_ext_factor", 1.0);
+        Number("rope.scaling.original_context_length", static_cast<double>(config_.context_tokens), 0));
+    const double fast = Number("rope.scaling.yarn_beta_fast", 32.0, 0),
+                 slow = Number("rope.scaling.yarn_beta_slow", 1.0, 0);
+    const double extrapolation = Number("rope.scaling.yarn_ext_factor", 1.0, -1e-9);
     const double dims = static_cast<double>(config_.rope_dims);
     const auto boundary = [&](double turns) {
       return dims * Log(original / (turns * 6.283185307179586)) / (2 * Log(config_.rope_base));
@@ -151,7 +163,7 @@ graph::RopeSpec Builder::Rope(bool interleaved) {
       spec.inv_freq[i] *= (1 - keep) / factor + keep;
     }
     const auto mscale = [&](double m) { return factor <= 1 ? 1.0 : 0.1 * m * Log(factor) + 1.0; };
-    const double all_dims = Value<double>("rope.scaling.yarn_log_multiplier", 0.0);
+    const double all_dims = Number("rope.scaling.yarn_log_multiplier", 0.0, -1e-9);
     spec.magnitude *= all_dims == 0 ? mscale(1) : mscale(1) / mscale(all_dims);
   }
   if (Has("rope_freqs.weight")) {
@@ -207,7 +219,7 @@ ValueId Builder::ExpertFfn(ValueId x, int64_t layer, graph::Activation activatio
   const WeightId gate = Require(Block(layer, "ffn_gate_exps.weight"), {width, n, experts});
   const WeightId up = Require(Block(layer, "ffn_up_exps.weight"), {width, n, experts});
   const WeightId down = Require(Block(layer, "ffn_down_exps.weight"), {n, width, experts});
-  const double scale = Value<double>("expert_weights_scale", 0.0);
+  const double scale = Number("expert_weights_scale", 0.0, -1e-9);
   return graph_.Experts(x, router, gate, up, down,
                         {.experts = experts,
                          .used = config_.experts_used,

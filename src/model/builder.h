@@ -40,6 +40,9 @@ class Builder {
     return *std::move(value);
   }
 
+  // A number above `above`, or the fallback when the key is missing; anything else, NaN and infinity too, is the first error.
+  double Number(const std::string& suffix, double fallback, double above);
+
   graph::WeightId Require(const std::string& name, const std::vector<int64_t>& shape);
   std::optional<graph::WeightId> Find(const std::string& name,
                                       const std::vector<int64_t>& shape);  // nullopt when the file has none

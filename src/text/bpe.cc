@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <queue>
+#include <string>
 
 #include "text/merge_table.h"
 #include "text/utf8.h"
@@ -57,11 +58,16 @@ class Bpe final : public Tokenizer {
     std::vector<Word> words;
     RIDGE_RETURN_IF_ERROR(splitter_.Run(utf8, words));
     Scratch scratch;
+    const auto start = static_cast<std::ptrdiff_t>(ids.size());
     for (const Word& word : words) {
       if (pre_.drop_gaps && word.gap) continue;
       EncodeWord(utf8, word, scratch, ids);
     }
-    return {};
+    const auto lost = std::find_if(ids.begin() + start, ids.end(), [](TokenId id) { return id < 0; });
+    if (lost == ids.end()) return {};
+    return Fail(Code::kInvalidArgument, "the vocabulary has no token for a byte of the text, and none for the unknown")
+        .Found("byte " + std::to_string(-1 - *lost))
+        .Remedy("the file's vocabulary is incomplete: use another file, or leave the character out");
   }
 
   std::string Rewrite(std::string_view utf8) const {
@@ -199,8 +205,8 @@ class Bpe final : public Tokenizer {
           pre_.byte_level ? vocabulary().Find(printable_[byte]) : vocabulary().FindByte(byte);
       if (id && Emittable(*id)) {
         ids.push_back(*id);
-      } else if (vocabulary().unk) {
-        ids.push_back(*vocabulary().unk);
+      } else {
+        ids.push_back(vocabulary().unk.value_or(-1 - static_cast<TokenId>(byte)));  // EncodeText names what was lost
       }
     }
   }

@@ -82,7 +82,7 @@ Result<std::unique_ptr<CpuProgram>> CpuProgram::Compile(const graph::Graph& grap
           .Remedy("drop --strict or use another tensor type");
     }
   }
-  program->pool_ = std::make_unique<ThreadPool>(options.n_threads);
+  RIDGE_ASSIGN_OR_RETURN(program->pool_, ThreadPool::Create(options.n_threads));
   RIDGE_ASSIGN_OR_RETURN(program->weights_, Weights::Load(graph, *program->pool_, options.release));
   program->PlanCalls();
   RIDGE_RETURN_IF_ERROR(program->PlanMemory());

@@ -44,7 +44,7 @@ void WriteGemma3(Builder& b) {
   const std::vector<bool> windowed = WindowedLayers(b, window > 0);
   const int32_t global_rope = g.AddRope(b.Rope(/*interleaved=*/false));
   const int32_t local_rope =
-      g.AddRope(b.RopeWith(/*interleaved=*/false, b.Value<double>("rope.freq_base_swa", 10000.0), 1.0));
+      g.AddRope(b.RopeWith(/*interleaved=*/false, b.Number("rope.freq_base_swa", 10000.0, 0), 1.0));
   // The 27B model scales scores by its width per head, not by the head size.
   const double head = c.layers == 62 ? static_cast<double>(c.width / c.heads[0]) : static_cast<double>(c.head_dim);
   const float scale = static_cast<float>(1.0 / std::sqrt(head));
@@ -60,7 +60,7 @@ void WriteGemma3(Builder& b) {
     x = g.Add(x, b.Norm(y, Block(i, "post_ffw_norm")));
   }
   graph::ValueId logits = b.Logits(x);
-  const double cap = b.Value<double>("final_logit_softcapping", 0.0);
+  const double cap = b.Number("final_logit_softcapping", 0.0, -1e-9);
   if (cap > 0) logits = g.Softcap(logits, static_cast<float>(cap));
   g.SetOutput(logits);
 }
