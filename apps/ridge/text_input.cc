@@ -42,7 +42,7 @@ Result<std::string> TextInput::Read() const {
     }
     text = std::move(all).str();
   }
-  if (text.empty()) return Fail(Code::kInvalidArgument, "the text is empty").Where(where);
+  if (text.empty()) return Fail(Code::kInvalidArgument, "the text is empty").Where(has_file_ ? file_ : "-p TEXT");
   RIDGE_RETURN_IF_ERROR(CheckUtf8(text, where));
   return text;
 }

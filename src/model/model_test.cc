@@ -277,6 +277,19 @@ TEST(Rope, FrequencyFactorsDivide) {
   EXPECT_NEAR(spec.inv_freq[0], 100, 1e-4);
 }
 
+TEST(Rope, NumbersThatMakeNoSenseAreNamed) {
+  for (const char* key :
+       {".rope.scaling.attn_factor", ".rope.scaling.yarn_log_multiplier", ".rope.scaling.yarn_ext_factor",
+        ".rope.scaling.yarn_beta_fast", ".rope.scaling.yarn_beta_slow", ".rope.scaling.factor", ".rope.freq_base"}) {
+    for (const float value : {std::nanf(""), -1.0f, HUGE_VALF}) {
+      Recipe recipe = Small("llama");
+      recipe.keys.insert_or_assign(".rope.scaling.type", Value::String("yarn"));
+      recipe.keys.insert_or_assign(key, Value::F32(value));
+      EXPECT_NE(Refused(recipe).where.find(key), std::string::npos) << key << " " << value;
+    }
+  }
+}
+
 TEST(Rope, UnknownScalingIsRefused) {
   Recipe recipe = Small("qwen2");
   recipe.keys.at(".rope.scaling.type") = Value::String("spiral");

@@ -119,11 +119,13 @@ TEST(Bpe, MergesThroughTextsThatAreNoToken) {
   EXPECT_EQ(Encode(*tokenizer, "abd"), (Ids{'a', 'b', 'd'}));
 }
 
-TEST(Bpe, AByteWithoutTokenIsUnknown) {
+TEST(Bpe, AByteWithoutTokenIsUnknownOrAnError) {
   TestVocabulary v;
   v.pre = "qwen2";
   v.Token("a").Token("<unk>", test::kUnknownType);
-  EXPECT_EQ(Encode(*Make(v), "aba"), (Ids{0, 0}));
+  const auto lost = Make(v)->Encode("aba", {});
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().found, "byte 98");
   v.Key("unknown_token_id", Value::U32(1));
   EXPECT_EQ(Encode(*Make(v), "aba"), (Ids{0, 1, 0}));
 }

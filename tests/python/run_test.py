@@ -185,10 +185,10 @@ class Tiny(unittest.TestCase):
 
     def test_wrong_settings_are_named(self):
         for arguments, status, word in (
-                (["-n", "-3"], 2, "-n"), (["-c", "-1"], 1, "-c"), (["-ub", "0"], 1, "-ub"), (["-b", "4", "-ub", "8"], 1, "-ub"), (["--kv-page", "7"], 1, "--kv-page"),
-                (["--kv-page", "0"], 1, "--kv-page"), (["-t", "-2"], 1, "-t"), (["--isa", "mmx"], 1, "mmx"), (["-ctk", "q7_9"], 1, "-ctk"), (["-fa", "off"], 1, "-fa"),
-                (["-fa", "maybe"], 2, "-fa"), (["--fusion", "off"], 1, "--fusion"), (["--temp", "-1"], 1, "temperature"), (["--top-p", "2"], 1, "top_p"), (["-s", "-5"], 2, "--seed"),
-                (["--logit-bias", "x"], 2, "--logit-bias"), (["--logit-bias", "99999+1"], 1, "99999"), (["--spec", "auto"], 2, "--spec"), (["-n", "many"], 2, "many"),
+                (["-n", "-3"], 2, "-n"), (["-c", "-1"], 2, "-c"), (["-ub", "0"], 2, "-ub"), (["-b", "4", "-ub", "8"], 2, "-ub"), (["--kv-page", "7"], 2, "--kv-page"),
+                (["--kv-page", "0"], 2, "--kv-page"), (["-t", "-2"], 2, "-t"), (["--isa", "mmx"], 2, "mmx"), (["-ctk", "q7_9"], 2, "-ctk"), (["-fa", "off"], 1, "-fa"),
+                (["-fa", "maybe"], 2, "-fa"), (["--fusion", "off"], 1, "--fusion"), (["--temp", "-1"], 2, "temperature"), (["--top-p", "2"], 2, "top_p"), (["-s", "-5"], 2, "--seed"),
+                (["--logit-bias", "x"], 2, "--logit-bias"), (["--logit-bias", "99999+1"], 2, "99999"), (["--spec", "auto"], 2, "--spec"), (["-n", "many"], 2, "many"),
                 (["--strict", "-ngl", "9"], 1, "-ngl"), (["-cnv", "--raw"], 2, "-cnv")):
             line = self.refused(status, "-p", "a", *arguments)
             self.assertIn(word, line)

@@ -311,7 +311,7 @@ class TemplateTest(unittest.TestCase):
         self.assertEqual(self.status("--template", self.program.folder.name, "--messages", messages), 1)
         self.assertEqual(self.status("--template", good, "--messages", file("bad.json", "[{")), 1)
         self.assertEqual(self.status("--template", good, "--messages", file("object.json", "{}")), 1)
-        self.assertEqual(self.status("--template", good, "--messages", messages, "--kwargs", "[1]"), 1)
+        self.assertEqual(self.status("--template", good, "--messages", messages, "--kwargs", "[1]"), 2)
         self.assertEqual(self.status("--template", good, "--messages", messages, "--tools", file("t.json", "3")), 1)
         self.assertEqual(self.status("--template", file("latin1.jinja", b"caf\xe9"), "--messages", messages), 1)
         self.assertEqual(self.status("--template", good, "--messages", file("deep.json", "[" * 5000 + "]" * 5000)), 1)
