@@ -91,7 +91,8 @@ def unit_tests(report, preset, pattern):
     results = os.path.join(ROOT, "build", preset, "ctest.xml")
     if os.path.exists(results):
         os.remove(results)
-    env = dict(os.environ, UBSAN_OPTIONS="print_stacktrace=1", ASAN_OPTIONS="detect_stack_use_after_return=1")
+    # GCC 12 aligns the heap frames of detect_stack_use_after_return to 32 bytes only: a spilled 512-bit vector would fault there.
+    env = dict(os.environ, UBSAN_OPTIONS="print_stacktrace=1", ASAN_OPTIONS="detect_stack_use_after_return=0")
     arguments = ["ctest", "--test-dir", f"build/{preset}", "-j", str(JOBS), "--output-junit", results, "--no-tests=error"]
     if pattern:
         arguments += ["-R", re.escape(pattern), "--no-tests=ignore"]

@@ -35,7 +35,7 @@ std::vector<float> Normal(size_t n, uint32_t seed, float scale = 1) {
 }
 
 bool SameBits(const std::vector<float>& a, const std::vector<float>& b) {
-  return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0);
 }
 
 // A random matrix [n, k] of one type, in GGUF rows and in panels.

@@ -44,9 +44,10 @@ std::string FloatDigits(double magnitude, char type, int64_t precision, bool alt
 }
 
 std::string IntDigits(uint64_t magnitude, int base, bool upper) {
+  const char* const digits = upper ? "0123456789ABCDEF" : "0123456789abcdef";
   std::string out;
   do {
-    out += (upper ? "0123456789ABCDEF" : "0123456789abcdef")[magnitude % static_cast<unsigned>(base)];
+    out += digits[magnitude % static_cast<unsigned>(base)];
     magnitude /= static_cast<unsigned>(base);
   } while (magnitude != 0);
   std::reverse(out.begin(), out.end());
