@@ -72,7 +72,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string clean = text::ReplaceInvalidUtf8(in.rest());
   for (const bool parse_special : {false, true}) {
     const auto ids = tokenizer.Encode(in.rest(), {.add_special = false, .parse_special = parse_special});
-    RIDGE_CHECK(ids.has_value() || ids.error().code == Code::kResourceExhausted);
+    // Too much work, or a byte that an incomplete vocabulary cannot say.
+    RIDGE_CHECK(ids.has_value() || ids.error().code == Code::kResourceExhausted ||
+                ids.error().found.starts_with("byte "));
     if (!ids) continue;
     text::StreamDecoder decoder(tokenizer, parse_special);
     std::string streamed;

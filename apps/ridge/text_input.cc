@@ -80,7 +80,7 @@ Result<std::vector<TokenId>> ParseIds(std::string_view list, size_t vocab_size) 
           .Found("\"" + text::ReplaceInvalidUtf8(item) + "\"")
           .Expected("numbers with commas between");
     }
-    RIDGE_RETURN_IF_ERROR(CheckId(id, vocab_size, "--ids"));
+    RIDGE_RETURN_IF_ERROR(CheckId(id, vocab_size, fmt::format("--ids, item {}", ids.size() + 1)));
     ids.push_back(static_cast<TokenId>(id));
   }
   return ids;
