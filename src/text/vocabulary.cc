@@ -298,7 +298,8 @@ Status Vocabulary::ReadSpecialIds(const gguf::Metadata& metadata, const Defaults
 std::optional<TokenId> Vocabulary::FindMarker(std::string_view name) {
   const auto id = Find(name);
   if (!id || (attributes_[*id] == kNormal && !IsUnmistakable(name))) return std::nullopt;
-  attributes_[*id] |= kControl;
+  // No longer user-defined either: such a token would be matched in plain text, and a user could end a turn with it.
+  attributes_[*id] = static_cast<uint8_t>((attributes_[*id] & ~kUserDefined) | kControl);
   return id;
 }
 
