@@ -163,6 +163,39 @@ TEST_P(MatMulTest, EveryTargetEqualsScalar) {
   }
 }
 
+// A residual, added in place, gives what a product with a bias and then an addition give.
+TEST_P(MatMulTest, ResidualEqualsAdditionAfterwards) {
+  const TestMatrix m(type(), 53, 512, 3);
+  const int64_t tokens = 13, stride = m.n;
+  const std::vector<float> x = Normal(static_cast<size_t>(tokens * m.k), 4), bias = Normal(53, 5),
+                           residual = Normal(static_cast<size_t>(tokens * stride), 6);
+  for (const backend::IsaInfo& isa : backend::CpuIsas()) {
+    if (!isa.supported) continue;
+    const Kernels& kernels = **SelectKernels(isa.name);
+    const Activations a(kernels, ActOf(m.kind), x, m.k);
+    for (const float* b : {static_cast<const float*>(nullptr), bias.data()}) {
+      std::vector<float> want(residual.size()), got = residual;
+      MatMulArgs args{.panels = m.panels.data(),
+                      .panel_bytes = PanelBytes(m.kind, m.k),
+                      .panel_begin = 0,
+                      .panel_end = (m.n + kPanelRows - 1) / kPanelRows,
+                      .n_rows = m.n,
+                      .x = a.view(),
+                      .token_begin = 0,
+                      .token_end = tokens,
+                      .out = want.data(),
+                      .out_stride = stride,
+                      .bias = b};
+      kernels.matmul[static_cast<int>(m.kind)](args);
+      kernels.add(residual.data(), want.data(), static_cast<int64_t>(want.size()), want.data());
+      args.out = got.data();
+      args.residual = got.data();
+      kernels.matmul[static_cast<int>(m.kind)](args);
+      EXPECT_TRUE(SameBits(want, got)) << isa.name << (b ? " with bias" : "");
+    }
+  }
+}
+
 // One row of the result must not depend on how many tokens stand beside it.
 TEST_P(MatMulTest, TokensDoNotSeeEachOther) {
   const TestMatrix m(type(), 40, 512, 9);

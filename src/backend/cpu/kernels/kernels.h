@@ -22,7 +22,8 @@ struct ActView {
   int64_t k = 0;
 };
 
-// out[t, r] = sum over k of w[r, k] * x[in_rows[t], k] (+ bias[r]) for rows of the panels [panel_begin, panel_end).
+// out[t, r] = sum over k of w[r, k] * x[in_rows[t], k] (+ bias[r]), and residual[t, r] + that where there is a residual, for rows of the
+// panels [panel_begin, panel_end).
 struct MatMulArgs {
   const uint8_t* panels = nullptr;
   int64_t panel_bytes = 0;
@@ -34,6 +35,7 @@ struct MatMulArgs {
   float* out = nullptr;  // [T, out_stride]
   int64_t out_stride = 0;
   const float* bias = nullptr;
+  const float* residual = nullptr;  // [T, out_stride] like out, and may be out itself
 };
 
 // Attention of some query rows (heads of one KV head, of one or several tokens) over the pages of one sequence.

@@ -245,16 +245,22 @@ static inline void AccumulateBlocks(const MatMulArgs& a, const uint8_t* panel, i
   }
 }
 
+// Bias and residual are added in this order: the same roundings as a product with a bias and an addition after it.
 static inline void StoreLanes(const MatMulArgs& a, int64_t row, int64_t t, F acc) {
   if (row >= a.n_rows) return;
-  float* out = a.out + t * a.out_stride + row;
+  const int64_t at = t * a.out_stride + row;
   if (row + kLanes <= a.n_rows) {
-    FStore(out, a.bias ? FAdd(acc, FLoad(a.bias + row)) : acc);
+    if (a.bias) acc = FAdd(acc, FLoad(a.bias + row));
+    if (a.residual) acc = FAdd(FLoad(a.residual + at), acc);
+    FStore(a.out + at, acc);
     return;
   }
   float lanes[kLanes];
   FStore(lanes, acc);
-  for (int i = 0; row + i < a.n_rows; i++) out[i] = a.bias ? lanes[i] + a.bias[row + i] : lanes[i];
+  for (int i = 0; row + i < a.n_rows; i++) {
+    const float x = a.bias ? lanes[i] + a.bias[row + i] : lanes[i];
+    a.out[at + i] = a.residual ? a.residual[at + i] + x : x;
+  }
 }
 
 template <class Panel, int kM>
