@@ -1,21 +1,55 @@
 #include "base/thread_pool.h"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <climits>
 #include <exception>
 #include <string>
 
 namespace ridge {
 namespace {
 
-// About 50 µs of spinning: longer than the gap between two operators, shorter than anyone would notice as load.
-constexpr int kSpins = 4000;
+// Longer than the gap between two operators, shorter than anyone would notice as load.
+constexpr std::chrono::microseconds kWorkerSpin{60};
+// How long the caller spins for pieces that others hold: longer than a piece takes, much shorter than the milliseconds for which the
+// system takes a thread off its core. Who sleeps then frees a core, and the kernel moves the thread that is waited for onto it.
+constexpr std::chrono::microseconds kCallerSpin{60};
+constexpr uint32_t kCallerSleeps = uint32_t{1} << 31;
+constexpr int kPausesPerLook = 16;
 
 inline void Pause() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
-#else
-  std::this_thread::yield();
+#elif defined(__aarch64__)
+  asm volatile("isb" ::: "memory");
 #endif
+}
+
+// Polls done() until it holds or the time is over; says whether it held.
+template <class Done>
+bool SpinUntil(std::chrono::microseconds limit, const Done& done) {
+  const auto end = std::chrono::steady_clock::now() + limit;
+  do {
+    for (int i = 0; i < kPausesPerLook; i++) {
+      if (done()) return true;
+      Pause();
+    }
+  } while (std::chrono::steady_clock::now() < end);
+  return done();
+}
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free && sizeof(std::atomic<uint32_t>) == sizeof(uint32_t));
+
+void FutexWait(std::atomic<uint32_t>& word, uint32_t expected) {
+  syscall(SYS_futex, &word, FUTEX_WAIT_PRIVATE, expected, nullptr, nullptr, 0);
+}
+
+void FutexWake(std::atomic<uint32_t>& word, int count) {
+  syscall(SYS_futex, &word, FUTEX_WAKE_PRIVATE, count, nullptr, nullptr, 0);
 }
 
 }  // namespace
@@ -34,59 +68,68 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::Create(int n_threads) {
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(mutex_);
-    stop_.store(true);
-    generation_.fetch_add(1);
-  }
-  wake_.notify_all();
+  stop_.store(true);
+  bell_.fetch_add(1);
+  FutexWake(bell_, INT_MAX);
   for (std::thread& thread : threads_) thread.join();
 }
 
-void ThreadPool::Work(Region& region, int worker) {
+uint32_t ThreadPool::Work(int worker) {
+  uint32_t done = 0;
   for (;;) {
-    const size_t begin = region.next.fetch_add(region.grain, std::memory_order_relaxed);
-    if (begin >= region.n) return;
-    region.call(region.context, begin, std::min(begin + region.grain, region.n), worker);
+    const int32_t left = unclaimed_.fetch_sub(1, std::memory_order_acq_rel);
+    if (left <= 0) return done;
+    const size_t begin = static_cast<size_t>(region_.n_pieces - left) * region_.grain;
+    region_.call(region_.context, begin, std::min(begin + region_.grain, region_.n), worker);
+    done++;
   }
 }
 
-void ThreadPool::Run(Region& region) {
-  running_.store(static_cast<int>(threads_.size()), std::memory_order_relaxed);
-  region_.store(&region, std::memory_order_relaxed);
-  generation_.fetch_add(1, std::memory_order_seq_cst);
-  if (sleepers_.load(std::memory_order_seq_cst) > 0) {
-    std::lock_guard lock(mutex_);
-    wake_.notify_all();
+void ThreadPool::Run(Region region) {
+  region.grain = std::max({region.grain, size_t{1}, region.n / (INT32_MAX / 2) + 1});
+  region.n_pieces = static_cast<int32_t>((region.n + region.grain - 1) / region.grain);
+  region_ = region;
+  open_.store(static_cast<uint32_t>(region.n_pieces), std::memory_order_relaxed);
+  // Sequentially consistent against Sleep(): either we see the sleeper or it sees the work.
+  unclaimed_.store(region.n_pieces, std::memory_order_seq_cst);
+  if (const int32_t sleepers = sleepers_.load(std::memory_order_seq_cst); sleepers > 0) {
+    bell_.fetch_add(1, std::memory_order_seq_cst);
+    FutexWake(bell_, std::min(sleepers, region.n_pieces - 1));
   }
-  Work(region, 0);
-  // The last piece may still be with a worker; it is short, and yielding lets it finish where threads outnumber cores.
-  for (int spins = 0; running_.load(std::memory_order_acquire) > 0; spins++) {
-    if (spins < kSpins)
-      Pause();
-    else
-      std::this_thread::yield();
+  const uint32_t mine = Work(0);
+  if (open_.fetch_sub(mine, std::memory_order_acq_rel) != mine) AwaitPieces();
+}
+
+void ThreadPool::AwaitPieces() {
+  const auto done = [this] { return (open_.load(std::memory_order_acquire) & ~kCallerSleeps) == 0; };
+  if (SpinUntil(kCallerSpin, done)) return;
+  uint32_t seen = open_.fetch_or(kCallerSleeps, std::memory_order_acq_rel) | kCallerSleeps;
+  while (seen != kCallerSleeps) {
+    FutexWait(open_, seen);
+    seen = open_.load(std::memory_order_acquire);
   }
+}
+
+void ThreadPool::Sleep() {
+  sleepers_.fetch_add(1, std::memory_order_seq_cst);
+  const uint32_t rung = bell_.load(std::memory_order_seq_cst);
+  if (unclaimed_.load(std::memory_order_seq_cst) <= 0 && !stop_.load(std::memory_order_seq_cst)) FutexWait(bell_, rung);
+  sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 void ThreadPool::Loop(int worker) {
-  uint64_t seen = 0;
+  const auto wanted = [this] {
+    return unclaimed_.load(std::memory_order_relaxed) > 0 || stop_.load(std::memory_order_relaxed);
+  };
   for (;;) {
-    int spins = 0;
-    while (generation_.load(std::memory_order_acquire) == seen) {
-      if (++spins < kSpins) {
-        Pause();
-        continue;
-      }
-      std::unique_lock lock(mutex_);
-      sleepers_.fetch_add(1, std::memory_order_seq_cst);
-      wake_.wait(lock, [&] { return generation_.load(std::memory_order_seq_cst) != seen; });
-      sleepers_.fetch_sub(1, std::memory_order_seq_cst);
+    if (!SpinUntil(kWorkerSpin, wanted)) {
+      Sleep();
+      continue;
     }
-    seen++;
     if (stop_.load()) return;
-    Work(*region_.load(std::memory_order_relaxed), worker);
-    running_.fetch_sub(1, std::memory_order_release);
+    const uint32_t done = Work(worker);
+    if (done == 0) continue;
+    if (open_.fetch_sub(done, std::memory_order_acq_rel) == (done | kCallerSleeps)) FutexWake(open_, 1);
   }
 }
 

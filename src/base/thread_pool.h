@@ -5,15 +5,14 @@
 //   pool->ParallelFor(n_panels, 4, [&](size_t begin, size_t end, int worker) { ... });
 //
 // Guarantees: every index is given out once; ParallelFor returns when all are done; who computes an index never changes its result.
+// Only workers that hold a piece are waited for: one that slept, or was off its core, when a region was opened is not needed to close it.
 // The calling thread is worker 0. One caller at a time.
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -39,14 +38,9 @@ class ThreadPool {
       fn(size_t{0}, n, 0);
       return;
     }
-    Region region;
-    region.n = n;
-    region.grain = grain == 0 ? 1 : grain;
-    region.context = &fn;
-    region.call = [](const void* context, size_t begin, size_t end, int worker) {
-      (*static_cast<const F*>(context))(begin, end, worker);
-    };
-    Run(region);
+    Run({n, grain, &fn, [](const void* context, size_t begin, size_t end, int worker) {
+           (*static_cast<const F*>(context))(begin, end, worker);
+         }});
   }
 
  private:
@@ -55,20 +49,24 @@ class ThreadPool {
     size_t n = 0, grain = 1;
     const void* context = nullptr;
     void (*call)(const void*, size_t, size_t, int) = nullptr;
-    alignas(64) std::atomic<size_t> next{0};
+    int32_t n_pieces = 0;
   };
-  void Run(Region& region);
-  static void Work(Region& region, int worker);
+  void Run(Region region);
+  uint32_t Work(int worker);  // claims and computes until nothing is left; returns how many pieces that were
   void Loop(int worker);
+  void AwaitPieces();
+  void Sleep();
 
   std::vector<std::thread> threads_;
-  alignas(64) std::atomic<uint64_t> generation_{0};  // counts regions; workers wait for a change
-  std::atomic<Region*> region_{nullptr};
-  alignas(64) std::atomic<int> running_{0};  // workers still inside the present region
-  std::atomic<int> sleepers_{0};
+  Region region_;  // written by the caller while no piece is held, read by whoever has claimed one
+  // Pieces that nobody has claimed. A claim is one fetch_sub; a result of 0 or less claims nothing. It holds for whatever region is open
+  // at that moment, and that region cannot close before the piece is done, so a worker that comes late does no harm.
+  alignas(64) std::atomic<int32_t> unclaimed_{0};
+  // Pieces that are not done, and kCallerSleeps. The caller's futex.
+  alignas(64) std::atomic<uint32_t> open_{0};
+  alignas(64) std::atomic<uint32_t> bell_{0};  // the workers' futex: counts calls for help
+  std::atomic<int32_t> sleepers_{0};
   std::atomic<bool> stop_{false};
-  std::mutex mutex_;
-  std::condition_variable wake_;
 };
 
 }  // namespace ridge
