@@ -8,6 +8,9 @@
 #elif defined(__aarch64__)
 #include <asm/hwcap.h>
 #include <sys/auxv.h>
+
+#include <cstdio>
+#include <fstream>
 #endif
 
 namespace ridge {
@@ -74,8 +77,21 @@ CpuFeatures Detect() {
 
 #elif defined(__aarch64__)
 
+// The main ID register of the first CPU as the kernel shows it; "" where it does not. Arm ARM, MIDR_EL1: implementer in bits 31-24,
+// part number in bits 15-4. The names would be a table that is always out of date, so the numbers are what one gets.
+std::string Model() {
+  std::ifstream file("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1");
+  uint64_t id = 0;
+  if (!(file >> std::hex >> id)) return "";
+  char text[64];
+  std::snprintf(text, sizeof(text), "Arm implementer 0x%02x part 0x%03x", static_cast<unsigned>(id >> 24 & 0xff),
+                static_cast<unsigned>(id >> 4 & 0xfff));
+  return text;
+}
+
 CpuFeatures Detect() {
   CpuFeatures f;
+  f.model = Model();
   f.neon_dotprod = (getauxval(AT_HWCAP) & HWCAP_ASIMDDP) != 0;
 #ifdef HWCAP2_I8MM
   f.neon_i8mm = (getauxval(AT_HWCAP2) & HWCAP2_I8MM) != 0;

@@ -13,6 +13,9 @@ struct Target {
   bool supported;
 };
 
+// Every target that Ridge has for some processor: one of another kind of processor is refused by name, not as a misspelling.
+constexpr const char* kAllNames[] = {"scalar", "avx2", "avxvnni", "avx512", "neon", "neon-i8mm"};
+
 // Worst first.
 std::vector<Target> Targets() {
   std::vector<Target> targets = {{&kScalarKernels, true}};
@@ -20,8 +23,13 @@ std::vector<Target> Targets() {
   const CpuFeatures& cpu = Cpu();
   const bool avx2 = cpu.avx2 && cpu.fma && cpu.f16c;
   targets.push_back({&kAvx2Kernels, avx2});
+  targets.push_back({&kAvxVnniKernels, avx2 && cpu.avx_vnni});
   targets.push_back(
       {&kAvx512Kernels, avx2 && cpu.avx512_f && cpu.avx512_bw && cpu.avx512_vl && cpu.avx512_dq && cpu.avx512_vnni});
+#elif defined(__aarch64__)
+  const CpuFeatures& cpu = Cpu();
+  targets.push_back({&kNeonKernels, cpu.neon_dotprod});
+  targets.push_back({&kNeonI8mmKernels, cpu.neon_dotprod && cpu.neon_i8mm});
 #endif
   return targets;
 }
@@ -43,6 +51,13 @@ Result<const Kernels*> SelectKernels(const std::string& isa) {
     if (target.supported) best = target.kernels;
   }
   if (isa.empty()) return best;
+  for (const char* name : kAllNames) {
+    if (isa != name) continue;
+    return Fail(Code::kUnsupported, "this ISA is of another kind of processor, and this program has no kernels for it")
+        .Where("--isa")
+        .Found(isa)
+        .Expected("one of: " + names);
+  }
   return Fail(Code::kInvalidArgument, "unknown ISA").Where("--isa").Found(isa).Expected("one of: " + names);
 }
 

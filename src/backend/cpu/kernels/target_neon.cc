@@ -1,0 +1,13 @@
+// The neon target: Armv8.2 with the 8-bit dot product (sdot). Its flags are set in src/CMakeLists.txt.
+#define RIDGE_ISA ridge_neon
+#if defined(__aarch64__)
+#include "simd_neon.h"
+
+namespace RIDGE_ISA {
+constexpr int kMaxTokens = 4;  // tokens of the largest tile: what the registers hold
+}
+
+#include "table-inl.h"
+
+RIDGE_KERNEL_TABLE(kNeonKernels, "neon")
+#endif
