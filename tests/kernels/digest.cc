@@ -119,7 +119,8 @@ std::vector<bool> ScaleGroups(PanelKind kind) {
   std::vector<uint8_t> panel(static_cast<size_t>(bytes) + 64);
   for (size_t g = 0; g < groups.size(); g++) {
     std::fill(panel.begin(), panel.end(), uint8_t{0});
-    for (size_t i = 0; i < 16; i++) panel[32 * g + 2 * i + 1] = 0x7e;
+    for (size_t i = 0; i < 16; i++)
+      panel[32 * g + 2 * i] = 0xff, panel[32 * g + 2 * i + 1] = 0x7f;  // NaN as either 16-bit type
     const std::vector<float> out = Multiply(
         kScalarKernels, kind,
         {.panels = panel.data(), .panel_bytes = bytes, .panel_end = 1, .n_rows = 16, .x = zero.view(), .token_end = 1},

@@ -1,5 +1,5 @@
 // AVX2 with FMA and F16C: 8 lanes, so a panel is read in two passes; the names are explained in simd_scalar.h.
-// target_avxvnni.cc defines RIDGE_AVX_VNNI: the same vocabulary, with one dot product instruction where AVX2 needs three or five.
+// target_avxvnni.cc defines RIDGE_AVX_VNNI: the same vocabulary but for the dot products.
 #pragma once
 
 #include <immintrin.h>
@@ -11,12 +11,6 @@
 namespace RIDGE_ISA {
 
 constexpr int kLanes = 8;
-#if defined(RIDGE_AVX_VNNI)
-constexpr int kWideOffset = 128;
-#else
-constexpr int kWideOffset = 0;  // DotWide takes the 128 off itself: vpmaddubsw would saturate
-#endif
-
 using F = __m256;
 using I = __m256i;
 struct B {
@@ -87,17 +81,8 @@ static inline B BPairTo4(B a) {
                                    : _mm256_srli_epi16(a.v, kField < 2 ? 0 : 2 * kField - 4);
   return {_mm256_and_si256(moved, _mm256_set1_epi8(0x30))};
 }
-#if defined(RIDGE_AVX_VNNI)
-static inline I Dot(I acc, B w, int32_t x) {
-#if defined( \
-    RIDGE_AVX_VNNI_AS_EVEX)  // tests only: the same instruction in the coding of AVX-512 VNNI + VL, for CPUs that have only that
-  return _mm256_dpbusd_epi32(acc, w.v, _mm256_set1_epi32(x));
-#else
-  return _mm256_dpbusd_avx_epi32(acc, w.v, _mm256_set1_epi32(x));
-#endif
-}
-static inline I DotWide(I acc, B w, int32_t x) { return Dot(acc, w, x); }
-#else
+#if !defined(RIDGE_AVX_VNNI)    // else dot_avxvnni.h has these
+constexpr int kWideOffset = 0;  // DotWide takes the 128 off itself: vpmaddubsw would saturate
 static inline I Dot(I acc, B w, int32_t x) {
   const __m256i pairs = _mm256_maddubs_epi16(w.v, _mm256_set1_epi32(x));
   return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));

@@ -94,6 +94,47 @@ static inline B BPairTo4(B a) {
   else
     return vandq_u8(a, vdupq_n_u8(0x30));
 }
+template <int kBit>
+static inline B BBitTo2(B a) {
+  if constexpr (kBit < 2)
+    return vandq_u8(vshlq_n_u8(a, 2 - kBit), vdupq_n_u8(4));
+  else if constexpr (kBit > 2)
+    return vandq_u8(vshrq_n_u8(a, kBit - 2), vdupq_n_u8(4));
+  else
+    return vandq_u8(a, vdupq_n_u8(4));
+}
+template <int kField>
+static inline B BField2(B a) {
+  if constexpr (kField == 0)
+    return vandq_u8(a, vdupq_n_u8(3));
+  else if constexpr (kField == 3)
+    return vshrq_n_u8(a, 6);
+  else
+    return vandq_u8(vshrq_n_u8(a, 2 * kField), vdupq_n_u8(3));
+}
+static inline B BTable(const uint8_t* table, B index) { return vqtbl1q_u8(vld1q_u8(table), index); }
+
+using S = int32x4_t;  // sums of products: int32 at once
+static inline constexpr int ShortGroups(int) { return 8; }
+static inline S SZero() { return vdupq_n_s32(0); }
+#if defined(RIDGE_I8MM)
+static inline S SDot(S s, B w, I x) { return vusdotq_s32(s, w, vreinterpretq_s8_s32(x)); }
+static inline S SDotWide(S s, B w, I x) { return SDot(s, w, x); }
+#else
+static inline S SDot(S s, B w, I x) { return vdotq_s32(s, vreinterpretq_s8_u8(w), vreinterpretq_s8_s32(x)); }
+static inline S SDotWide(S s, B w, I x) { return SDot(s, veorq_u8(w, vdupq_n_u8(0x80)), x); }
+#endif
+static inline I SFold(S s) { return s; }
+static inline I SScaleLow(I pairs) { return vshrq_n_s32(vshlq_n_s32(pairs, 16), 16); }
+static inline I SScaleHigh(I pairs) { return vshrq_n_s32(pairs, 16); }
+static inline I SFoldScaled(I acc, S s, I scale) { return vmlaq_s32(acc, s, scale); }
+static inline I ILoadPairs(const int8_t* p) { return vreinterpretq_s32_s16(vmovl_s8(vld1_s8(p))); }
+// NEON has no multiply-add of neighbouring 16-bit pairs: two long products, added pairwise.
+static inline I IDotPairs(I acc, I pairs, I x) {
+  const int16x8_t a = vreinterpretq_s16_s32(pairs), b = vreinterpretq_s16_s32(x);
+  const int32x4_t low = vmull_s16(vget_low_s16(a), vget_low_s16(b)), high = vmull_high_s16(a, b);
+  return vaddq_s32(acc, vpaddq_s32(low, high));
+}
 
 #if defined(RIDGE_I8MM)
 static inline I Dot(I acc, B w, int32_t x) { return vusdotq_s32(acc, w, vreinterpretq_s8_s32(vdupq_n_s32(x))); }

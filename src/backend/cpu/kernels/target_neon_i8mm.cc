@@ -5,8 +5,9 @@
 #include "simd_neon.h"
 
 namespace RIDGE_ISA {
+constexpr int kColumns = 4;    // vectors of rows of a tile
 constexpr int kMaxTokens = 4;  // tokens of the largest tile: what the registers hold
-}
+}  // namespace RIDGE_ISA
 
 #include "table-inl.h"
 
