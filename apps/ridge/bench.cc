@@ -30,7 +30,7 @@ struct Options {
   std::vector<std::string> pairs;
   int64_t repetitions = 5, page = 32;
   std::optional<int> gpu_layers;
-  std::string flash_attention = "auto";
+  std::string flash_attention = "auto", panel_cache;
   bool no_warmup = false, strict = false;
 };
 
@@ -225,10 +225,12 @@ Status Bench(const Options& o, Output& out) {
                                     .batch_tokens = setup.batch,
                                     .chunk_tokens = setup.chunk,
                                     .page_tokens = o.page,
-                                    .strict = o.strict};
+                                    .strict = o.strict,
+                                    .panel_cache_dir = o.panel_cache};
     RIDGE_ASSIGN_OR_RETURN(options.k_type, backend::ParseKvType(setup.k_type));
     RIDGE_ASSIGN_OR_RETURN(options.v_type, backend::ParseKvType(setup.v_type));
     RIDGE_ASSIGN_OR_RETURN(runtime, service::Runtime::Load(options));
+    for (const std::string& note : runtime->program().load_report().notes) Note(note);
     for (const Test& test : tests) {
       RIDGE_ASSIGN_OR_RETURN(BenchRow row, Measure(o, *runtime, test));
       Describe(*runtime, setup, test, row);
@@ -263,6 +265,7 @@ void AddBench(CLI::App& root, Invocation& invocation) {
   app->add_option("--fa,--flash-attn", o->flash_attention, "auto or on")->capture_default_str();
   app->add_option("--ngl,--n-gpu-layers", o->gpu_layers, "layers on a GPU: none in this build");
   app->add_flag("--no-warmup", o->no_warmup, "no run before the first that counts");
+  app->add_option("--panel-cache", o->panel_cache, "keep repacked weights in this folder and load them from there");
   app->add_flag("--strict", o->strict, "a fallback to a slow kernel is an error");
   app->add_option("-o,--output", o->format, "md, csv, json, jsonl or sql")->capture_default_str();
   invocation.Bind(app, [o](Output& out) { return Bench(*o, out); });

@@ -43,6 +43,8 @@ void ModelOptions::Add(CLI::App* app) {
   app->add_option("--fusion", fusion_, "refused: this build has no fusion passes to turn on or off");
   app->add_option("--ngl,--gpu-layers,--n-gpu-layers", gpu_layers_,
                   "-ngl: accepted and resolved to 0, with the reason: this build computes on the CPU only");
+  app->add_option("--panel-cache", panel_cache_,
+                  "keep repacked weights in this folder and load them from there: nothing is written without it");
   app->add_flag("--strict", strict_, "an op without a fast kernel, and a setting that cannot be kept, are errors");
 }
 
@@ -86,7 +88,8 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .chunk_tokens = chunk_,
                                   .logit_rows = needs.logit_rows,
                                   .page_tokens = page_,
-                                  .strict = strict_};
+                                  .strict = strict_,
+                                  .panel_cache_dir = panel_cache_};
   RIDGE_ASSIGN_OR_RETURN(options.k_type, KvTypeOf("-ctk", k_type_));
   RIDGE_ASSIGN_OR_RETURN(options.v_type, KvTypeOf("-ctv", v_type_));
   return options;
@@ -122,6 +125,7 @@ Json ConfigJson(const service::Runtime& runtime) {
           {"flash_attn", "on"},
           {"n_gpu_layers", 0},
           {"n_gpu_layers_reason", kNoGpu},
+          {"panel_cache", runtime.program().load_report().panel_cache},
           {"strict", runtime.strict()}};
 }
 

@@ -36,7 +36,7 @@ class ModelOptions {
   bool strict() const { return strict_; }
 
  private:
-  std::string model_, isa_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto", fusion_;
+  std::string model_, isa_, panel_cache_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto", fusion_;
   std::optional<int> threads_, gpu_layers_;
   std::optional<int64_t> context_, batch_, chunk_;
   int64_t page_ = 32;

@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "base/mmap.h"
 #include "base/result.h"
 #include "graph/graph.h"
 
@@ -25,6 +26,13 @@ std::string_view Name(KvType type);
 Result<KvType> ParseKvType(std::string_view name);  // the error lists what this build has
 size_t ValueBytes(KvType type);
 
+// A file that holds weights of the graph: what a panel cache is keyed by. Borrowed.
+struct SourceFile {
+  std::string path;
+  std::span<const std::byte> bytes;
+  FileIdentity identity;
+};
+
 struct CompileOptions {
   int n_threads = 1;
   std::string isa;             // empty: the best that this CPU has
@@ -33,6 +41,15 @@ struct CompileOptions {
   bool strict = false;         // an op without a fast kernel is an error
   // Called when a weight's bytes have been taken over and its file pages may leave memory.
   std::function<void(const graph::Weight&)> release;
+  // Folder that keeps repacked weights between runs; empty: nothing is written. sources: the files behind the graph's weights.
+  std::string panel_cache_dir = {};
+  std::vector<SourceFile> sources = {};
+};
+
+// What loading did that people should know.
+struct LoadReport {
+  std::string panel_cache = "off";     // "off", "read …", "written …", or why neither
+  std::vector<std::string> notes = {};  // one line each, for stderr
 };
 
 struct StateOptions {
@@ -76,6 +93,7 @@ class Program {
   // logits [R, vocab]. Errors: kInvalidArgument when the step exceeds what was compiled for or names a token or page that does not exist.
   virtual Status Run(const Step& step, StateStore& state, std::span<float> logits) = 0;
   virtual const std::vector<PlanEntry>& plan() const = 0;
+  virtual LoadReport load_report() const { return {}; }
   virtual size_t weight_bytes() const = 0;  // resident weights, as laid out by the backend
   virtual size_t workspace_bytes() const = 0;
   virtual std::string isa() const = 0;

@@ -2,6 +2,8 @@
 
 #include <sys/mman.h>
 
+#include <cstdio>
+#include <fstream>
 #include <string>
 
 namespace ridge {
@@ -41,6 +43,46 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   buffer.data_ = begin;
   buffer.size_bytes_ = size;
   return buffer;
+}
+
+Result<Buffer> Buffer::MapFile(int fd, size_t offset_bytes, size_t size_bytes) {
+  Buffer buffer;
+  if (size_bytes == 0) return buffer;
+  const size_t size = RoundUp(size_bytes, kPage), reserve = size + kHugePage;
+  void* map = reserve < size_bytes
+                  ? MAP_FAILED
+                  : ::mmap(nullptr, reserve, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (map == MAP_FAILED) return Fail(Code::kResourceExhausted, "no address space for a file");
+  std::byte* begin = static_cast<std::byte*>(map);
+  std::byte* aligned = reinterpret_cast<std::byte*>(RoundUp(reinterpret_cast<size_t>(begin), kHugePage));
+  if (::mmap(aligned, size, PROT_READ, MAP_PRIVATE | MAP_FIXED, fd, static_cast<off_t>(offset_bytes)) == MAP_FAILED) {
+    ::munmap(map, reserve);
+    return Fail(Code::kResourceExhausted, "cannot map file");
+  }
+  if (aligned > begin) ::munmap(begin, static_cast<size_t>(aligned - begin));
+  const size_t tail = static_cast<size_t>(begin + reserve - (aligned + size));
+  if (tail > 0) ::munmap(aligned + size, tail);
+  ::madvise(aligned, size, MADV_HUGEPAGE);
+  buffer.data_ = aligned;
+  buffer.size_bytes_ = size;
+  return buffer;
+}
+
+size_t Buffer::HugeFileBytes() const {
+  std::ifstream file("/proc/self/smaps");
+  size_t kib = 0;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    unsigned long long begin = 0, end = 0, amount = 0;
+    if (std::sscanf(line.c_str(), "%llx-%llx ", &begin, &end) == 2) {
+      const size_t at = reinterpret_cast<size_t>(data_);
+      inside = begin < at + size_bytes_ && end > at;
+    } else if (inside && (std::sscanf(line.c_str(), "FilePmdMapped: %llu", &amount) == 1 ||
+                          std::sscanf(line.c_str(), "ShmemPmdMapped: %llu", &amount) == 1)) {
+      kib += amount;
+    }
+  }
+  return kib << 10;
 }
 
 Buffer::~Buffer() {

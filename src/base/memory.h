@@ -16,6 +16,9 @@ namespace ridge {
 class Buffer {
  public:
   static Result<Buffer> Allocate(size_t size_bytes);  // kResourceExhausted
+  // A part of an open file, read-only, aligned to a huge page and on huge pages where the file system has them. offset_bytes is a multiple
+  // of 2 MiB. The file must not shrink while it is mapped.
+  static Result<Buffer> MapFile(int fd, size_t offset_bytes, size_t size_bytes);
 
   Buffer() = default;
   Buffer(Buffer&& other) noexcept { *this = std::move(other); }
@@ -28,6 +31,8 @@ class Buffer {
 
   std::byte* data() const { return data_; }
   size_t size_bytes() const { return size_bytes_; }
+  // Of a mapped file: bytes that the processor sees through huge pages, of those that were touched so far. 0 where it cannot be told.
+  size_t HugeFileBytes() const;
   template <class T>
   T* As() const {
     return reinterpret_cast<T*>(data_);

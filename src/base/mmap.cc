@@ -10,6 +10,30 @@
 #include <utility>
 
 namespace ridge {
+namespace {
+
+FileIdentity IdentityFrom(const struct stat& info) {
+  const auto ns = [](const timespec& t) { return int64_t{t.tv_sec} * 1'000'000'000 + t.tv_nsec; };
+  return {.device = info.st_dev,
+          .inode = info.st_ino,
+          .size_bytes = static_cast<uint64_t>(info.st_size),
+          .modified_ns = ns(info.st_mtim),
+          .changed_ns = ns(info.st_ctim)};
+}
+
+}  // namespace
+
+FileIdentity IdentityOf(const std::string& path) {
+  struct stat info{};
+  return ::stat(path.c_str(), &info) == 0 ? IdentityFrom(info) : FileIdentity{};
+}
+
+void DropPages(std::span<const std::byte> bytes) {
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t at = reinterpret_cast<uintptr_t>(bytes.data());
+  const uintptr_t begin = (at + kPage - 1) / kPage * kPage, end = (at + bytes.size()) / kPage * kPage;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe without a writer must not hold us
@@ -27,6 +51,7 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   }
   MappedFile file;
   file.path_ = path;
+  file.identity_ = IdentityFrom(info);
   file.size_bytes_ = static_cast<size_t>(info.st_size);
   if (file.size_bytes_ > 0) {
     void* map = ::mmap(nullptr, file.size_bytes_, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -46,6 +71,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_bytes_, other.size_bytes_);
   std::swap(path_, other.path_);
+  std::swap(identity_, other.identity_);
   return *this;
 }
 
@@ -54,11 +80,8 @@ MappedFile::~MappedFile() {
 }
 
 void MappedFile::Release(size_t offset_bytes, size_t size_bytes) const {
-  const size_t page = 4096;
-  const size_t begin = (offset_bytes + page - 1) / page * page;
-  const size_t end = (offset_bytes + size_bytes) / page * page;
-  if (begin < end && end <= size_bytes_) {
-    ::madvise(const_cast<std::byte*>(data_) + begin, end - begin, MADV_DONTNEED);
+  if (offset_bytes <= size_bytes_ && size_bytes <= size_bytes_ - offset_bytes) {
+    DropPages({data_ + offset_bytes, size_bytes});
   }
 }
 

@@ -7,12 +7,25 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 
 #include "base/result.h"
 
 namespace ridge {
+
+// Which file, in which state: the same values mean the same bytes, as far as the file system keeps its times.
+struct FileIdentity {
+  uint64_t device = 0, inode = 0, size_bytes = 0;
+  int64_t modified_ns = 0, changed_ns = 0;  // changed_ns (ctime) cannot be set by a program
+  bool operator==(const FileIdentity&) const = default;
+};
+// As the path stands now; all zero where there is no such file.
+FileIdentity IdentityOf(const std::string& path);
+
+// Pages wholly inside are not needed soon: they leave resident memory. Only for mappings of files.
+void DropPages(std::span<const std::byte> bytes);
 
 class MappedFile {
  public:
@@ -26,6 +39,7 @@ class MappedFile {
 
   std::span<const std::byte> bytes() const { return {data_, size_bytes_}; }
   const std::string& path() const { return path_; }
+  const FileIdentity& identity() const { return identity_; }  // when it was opened
 
   // Tells the kernel that the pages wholly inside [offset, offset + size) are not needed soon: they leave resident memory.
   void Release(size_t offset_bytes, size_t size_bytes) const;
@@ -34,6 +48,7 @@ class MappedFile {
   const std::byte* data_ = nullptr;
   size_t size_bytes_ = 0;
   std::string path_;
+  FileIdentity identity_;
 };
 
 }  // namespace ridge

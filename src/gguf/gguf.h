@@ -132,6 +132,7 @@ class File {
   uint64_t size_bytes() const;  // over all shards
   const std::string& path() const { return shards_.front().path(); }
   std::vector<std::string> shard_paths() const;
+  const std::vector<MappedFile>& shards() const { return shards_; }
   uint64_t alignment() const { return alignment_; }  // of tensor data, in bytes (of the first shard)
 
  private:

@@ -135,12 +135,18 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
                                   .max_tokens = runtime->chunk_tokens_,
                                   .max_logit_rows = std::min(options.logit_rows, runtime->chunk_tokens_),
                                   .strict = options.strict,
-                                  .release = [&source](const graph::Weight& weight) {
-                                    if (const gguf::TensorInfo* tensor = source.FindTensor(weight.name))
-                                      source.Release(*tensor);
-                                  }};
+                                  .release =
+                                      [&source](const graph::Weight& weight) {
+                                        if (const gguf::TensorInfo* tensor = source.FindTensor(weight.name))
+                                          source.Release(*tensor);
+                                      },
+                                  .panel_cache_dir = options.panel_cache_dir};
+  for (const MappedFile& shard : source.shards()) {
+    compile.sources.push_back({shard.path(), shard.bytes(), shard.identity()});
+  }
   runtime->backend_ = backend::NewCpuBackend();
   RIDGE_ASSIGN_OR_RETURN(runtime->program_, runtime->backend_->Compile(runtime->model_->graph(), compile));
+  for (std::string& note : runtime->program_->load_report().notes) runtime->notes_.push_back(std::move(note));
   runtime->times_.compile_ms = timer.Lap();
   return runtime;
 }

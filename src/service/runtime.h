@@ -32,6 +32,7 @@ struct RuntimeOptions {
   int64_t page_tokens = 32;
   backend::KvType k_type = backend::KvType::kF16, v_type = backend::KvType::kF16;
   bool strict = false;
+  std::string panel_cache_dir = {};  // folder that keeps repacked weights; empty: nothing is written
 };
 
 struct LoadTimes {

@@ -83,7 +83,10 @@ Result<std::unique_ptr<CpuProgram>> CpuProgram::Compile(const graph::Graph& grap
     }
   }
   RIDGE_ASSIGN_OR_RETURN(program->pool_, ThreadPool::Create(options.n_threads));
-  RIDGE_ASSIGN_OR_RETURN(program->weights_, Weights::Load(graph, *program->pool_, options.release));
+  RIDGE_ASSIGN_OR_RETURN(program->weights_, Weights::Load(graph, *program->pool_, {.release = options.release,
+                                                                                .panel_cache_dir = options.panel_cache_dir,
+                                                                                .sources = options.sources,
+                                                                                .strict = options.strict}));
   program->PlanCalls();
   RIDGE_RETURN_IF_ERROR(program->PlanMemory());
   return program;

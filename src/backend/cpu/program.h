@@ -26,6 +26,7 @@ class CpuProgram : public backend::Program {
   Result<std::unique_ptr<backend::StateStore>> NewState(const backend::StateOptions& options) override;
   Status Run(const backend::Step& step, backend::StateStore& state, std::span<float> logits) override;
   const std::vector<backend::PlanEntry>& plan() const override { return plan_; }
+  backend::LoadReport load_report() const override { return weights_.report(); }
   size_t weight_bytes() const override { return weights_.size_bytes(); }
   size_t workspace_bytes() const override { return workspace_.size_bytes(); }
   std::string isa() const override { return kernels_->isa; }

@@ -2,13 +2,35 @@
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
+
+#include "backend/cpu/panel_cache.h"
 
 namespace ridge::cpu {
 namespace {
 
-enum class Use { kNone, kVector, kLookup, kMatrix };  // a table that is also the output matrix is a matrix
+size_t Align(size_t n) { return (n + 63) / 64 * 64; }
 
-std::vector<Use> UsesOf(const graph::Graph& graph) {
+// What the panel cache holds, line by line; it must be equal for a cache to be used.
+std::string TableOf(const graph::Graph& graph, const std::vector<Matrix>& matrices,
+                    const std::vector<size_t>& offsets) {
+  std::string table;
+  for (size_t i = 0; i < matrices.size(); i++) {
+    const Matrix& m = matrices[i];
+    if (!m.kind) continue;
+    table += graph.weights()[i].name + ' ' + std::string(quant::Get(m.source->type).name) + ' ' + Name(*m.kind);
+    for (const int64_t n : {m.n, m.k, m.experts, m.panel_bytes, static_cast<int64_t>(offsets[i])}) {
+      table += ' ' + std::to_string(n);
+    }
+    table += '\n';
+  }
+  return table;
+}
+
+}  // namespace
+
+std::vector<Weights::Use> Weights::UsesOf(const graph::Graph& graph) {
   std::vector<Use> uses(graph.weights().size(), Use::kNone);
   const auto mark = [&](graph::WeightId id, Use use) {
     if (id != graph::kNone) uses[static_cast<size_t>(id)] = std::max(uses[static_cast<size_t>(id)], use);
@@ -24,7 +46,7 @@ std::vector<Use> UsesOf(const graph::Graph& graph) {
   return uses;
 }
 
-Matrix Describe(const graph::Weight& weight, Use use) {
+Matrix Weights::Describe(const graph::Weight& weight, Use use) {
   Matrix m;
   const quant::Type& type = quant::Get(weight.type);
   m.source = &weight;
@@ -40,53 +62,89 @@ Matrix Describe(const graph::Weight& weight, Use use) {
   return m;
 }
 
-size_t Align(size_t n) { return (n + 63) / 64 * 64; }
-
-}  // namespace
-
-Result<Weights> Weights::Load(const graph::Graph& graph, ThreadPool& pool, const Release& release) {
+Result<Weights> Weights::Load(const graph::Graph& graph, ThreadPool& pool, const Options& options) {
   Weights w;
   const std::vector<Use> uses = UsesOf(graph);
   w.matrices_.resize(uses.size());
   w.vectors_.resize(uses.size(), nullptr);
-  std::vector<size_t> offsets(uses.size());
-  size_t total = 0;
+  w.offsets_.resize(uses.size());
+  size_t float_bytes = 0;
   for (size_t i = 0; i < uses.size(); i++) {
     const graph::Weight& source = graph.weights()[i];
-    offsets[i] = total;
     if (uses[i] == Use::kVector) {
-      total += Align(static_cast<size_t>(source.k() * source.n()) * sizeof(float));
+      w.offsets_[i] = float_bytes;
+      float_bytes += Align(static_cast<size_t>(source.k() * source.n()) * sizeof(float));
     } else if (uses[i] != Use::kNone) {
+      w.offsets_[i] = w.panel_bytes_;
       w.matrices_[i] = Describe(source, uses[i]);
       const Matrix& m = w.matrices_[i];
-      total += Align(static_cast<size_t>(m.experts * m.n_panels * m.panel_bytes));
+      w.panel_bytes_ += Align(static_cast<size_t>(m.experts * m.n_panels * m.panel_bytes));
     }
   }
-  RIDGE_ASSIGN_OR_RETURN(w.arena_, Buffer::Allocate(total));
+  RIDGE_ASSIGN_OR_RETURN(w.floats_, Buffer::Allocate(float_bytes));
   for (size_t i = 0; i < uses.size(); i++) {
+    if (uses[i] != Use::kVector) continue;
     const graph::Weight& source = graph.weights()[i];
-    std::byte* at = w.arena_.data() + offsets[i];
-    if (uses[i] == Use::kVector) {
-      const quant::Type& type = quant::Get(source.type);
-      float* values = reinterpret_cast<float*>(at);
-      type.decode(source.data.data(), values, static_cast<size_t>(source.k() * source.n()) / type.block_elements);
-      w.vectors_[i] = values;
-    } else if (uses[i] == Use::kMatrix && w.matrices_[i].kind) {
-      Matrix& m = w.matrices_[i];
-      m.panels = reinterpret_cast<uint8_t*>(at);
-      pool.ParallelFor(static_cast<size_t>(m.experts * m.n_panels), 4, [&](size_t begin, size_t end, int) {
-        for (int64_t p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); p++) {
-          const int64_t expert = p / m.n_panels, row = p % m.n_panels * kPanelRows;
-          PackPanel(*m.kind, m.row(expert * m.n + row), std::min<int64_t>(kPanelRows, m.n - row), m.k,
-                    m.panels + p * m.panel_bytes);
-        }
-      });
-    } else {
-      continue;  // its file pages are still needed
+    const quant::Type& type = quant::Get(source.type);
+    float* values = reinterpret_cast<float*>(w.floats_.data() + w.offsets_[i]);
+    type.decode(source.data.data(), values, static_cast<size_t>(source.k() * source.n()) / type.block_elements);
+    w.vectors_[i] = values;
+    if (options.release) options.release(source);
+  }
+  RIDGE_RETURN_IF_ERROR(w.LoadPanels(graph, pool, options));
+  for (size_t i = 0; i < uses.size(); i++) {
+    if (w.matrices_[i].kind) {
+      w.matrices_[i].panels = reinterpret_cast<const uint8_t*>(w.panels_.data() + w.offsets_[i]);
     }
-    if (release) release(source);
   }
   return w;
+}
+
+Status Weights::LoadPanels(const graph::Graph& graph, ThreadPool& pool, const Options& options) {
+  if (options.panel_cache_dir.empty()) return Pack(pool, options);
+  if (panel_bytes_ == 0) {
+    report_.panel_cache = "no weight of this model has panels";
+    return {};
+  }
+  RIDGE_ASSIGN_OR_RETURN(PanelCache cache, PanelCache::Open(options.panel_cache_dir, options.sources,
+                                                            TableOf(graph, matrices_, offsets_), panel_bytes_));
+  auto read = cache.Read(pool);
+  if (read) {
+    panels_ = std::move(*read);
+    report_.panel_cache = "read " + cache.path() + (cache.mapped() ? " (mapped on huge pages)" : " (copied)");
+    return {};
+  }
+  if (read.error().code != Code::kNotFound) {
+    report_.notes.push_back("repacked weights in " + cache.path() + " are not used: " + read.error().Message() +
+                            "; they are packed anew");
+  }
+  RIDGE_RETURN_IF_ERROR(Pack(pool, options));
+  if (Status wrote = cache.Write(pool, {panels_.data(), panel_bytes_}); !wrote) {
+    if (options.strict) return wrote;
+    report_.panel_cache = "not written: " + wrote.error().Message();
+    report_.notes.push_back("repacked weights are not kept: " + wrote.error().Message());
+    return {};
+  }
+  report_.panel_cache = "written " + cache.path();
+  return {};
+}
+
+Status Weights::Pack(ThreadPool& pool, const Options& options) {
+  RIDGE_ASSIGN_OR_RETURN(panels_, Buffer::Allocate(panel_bytes_));
+  for (size_t i = 0; i < matrices_.size(); i++) {
+    const Matrix& m = matrices_[i];
+    if (!m.kind) continue;  // its file pages are still needed
+    uint8_t* panels = reinterpret_cast<uint8_t*>(panels_.data() + offsets_[i]);
+    pool.ParallelFor(static_cast<size_t>(m.experts * m.n_panels), 4, [&](size_t begin, size_t end, int) {
+      for (int64_t p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); p++) {
+        const int64_t expert = p / m.n_panels, row = p % m.n_panels * kPanelRows;
+        PackPanel(*m.kind, m.row(expert * m.n + row), std::min<int64_t>(kPanelRows, m.n - row), m.k,
+                  panels + p * m.panel_bytes);
+      }
+    });
+    if (options.release) options.release(*m.source);
+  }
+  return {};
 }
 
 void DecodePanel(const Matrix& matrix, int64_t row, int64_t n_rows, float* scratch, float* panel) {
