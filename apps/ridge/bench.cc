@@ -27,7 +27,7 @@ using Clock = std::chrono::steady_clock;
 struct Options {
   std::string models, prompts = "512", gens = "128", depths = "0", threads, isas, batches = "2048", chunks = "512",
                       k_types = "f16", v_types = "f16", format = "md";
-  std::vector<std::string> pairs;
+  std::vector<std::string> pairs, fusions = {"on"};
   int64_t repetitions = 5, page = 32;
   std::optional<int> gpu_layers;
   std::string flash_attention = "auto", panel_cache;
@@ -43,6 +43,7 @@ struct Setup {
   std::string model, isa, k_type, v_type;
   std::optional<int> threads;
   int64_t batch = 0, chunk = 0;
+  std::string fusion = "on";
 };
 
 Result<std::vector<Test>> Tests(const Options& o) {
@@ -93,6 +94,7 @@ Status CheckLists(const Options& o) {
       return std::unexpected(std::move(parsed).error());
     }
   }
+  for (const std::string& fusion : o.fusions) RIDGE_RETURN_IF_ERROR(FusionOf(fusion));
   constexpr int64_t kMostThreads = 1024, kMostTokens = 1 << 20;
   for (const auto& [flag, list, most] :
        {std::tuple{"-t", &o.threads, kMostThreads}, std::tuple{"-b", &o.batches, kMostTokens},
@@ -129,7 +131,8 @@ Result<std::vector<Setup>> Setups(const Options& o) {
           for (const std::string& v : SplitList(o.v_types)) {
             for (int64_t b : batches) {
               for (int64_t ub : chunks) {
-                setups.push_back({model, isa, k, v, t, b, std::min(b, ub)});
+                for (const std::string& fusion : o.fusions)
+                  setups.push_back({model, isa, k, v, t, b, std::min(b, ub), fusion});
                 if (setups.size() <= kMostSetups) continue;
                 return Fail(Code::kUsage, "too many combinations")
                     .Expected(fmt::format("at most {}", kMostSetups))
@@ -190,6 +193,7 @@ void Describe(const service::Runtime& runtime, const Setup& setup, const Test& t
   row.n_ubatch = runtime.chunk_tokens();
   row.type_k = setup.k_type;
   row.type_v = setup.v_type;
+  row.fusion = setup.fusion;
   row.n_prompt = test.prompt;
   row.n_gen = test.gen;
   row.n_depth = test.depth;
@@ -227,6 +231,7 @@ Status Bench(const Options& o, Output& out) {
                                     .page_tokens = o.page,
                                     .strict = o.strict,
                                     .panel_cache_dir = o.panel_cache};
+    RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(setup.fusion));
     RIDGE_ASSIGN_OR_RETURN(options.k_type, backend::ParseKvType(setup.k_type));
     RIDGE_ASSIGN_OR_RETURN(options.v_type, backend::ParseKvType(setup.v_type));
     RIDGE_ASSIGN_OR_RETURN(runtime, service::Runtime::Load(options));
@@ -263,6 +268,9 @@ void AddBench(CLI::App& root, Invocation& invocation) {
   app->add_option("--ctv,--cache-type-v", o->v_types, "types of cached values")->capture_default_str();
   app->add_option("--kv-page", o->page, "tokens per KV page")->capture_default_str();
   app->add_option("--fa,--flash-attn", o->flash_attention, "auto or on")->capture_default_str();
+  app->add_option("--fusion", o->fusions, FusionHelp() + " (may be given more than once)")
+      ->allow_extra_args(false)
+      ->capture_default_str();
   app->add_option("--ngl,--n-gpu-layers", o->gpu_layers, "layers on a GPU: none in this build");
   app->add_flag("--no-warmup", o->no_warmup, "no run before the first that counts");
   app->add_option("--panel-cache", o->panel_cache, "keep repacked weights in this folder and load them from there");

@@ -24,6 +24,7 @@ Json RowJson(const BenchRow& r) {
   j["isa"] = r.isa;
   j["type_k"] = r.type_k;
   j["type_v"] = r.type_v;
+  j["fusion"] = r.fusion;
   j["n_gpu_layers"] = 0;
   j["flash_attn"] = true;
   j["n_prompt"] = r.n_prompt;
@@ -68,6 +69,7 @@ std::string TestName(const BenchRow& r) {
                      : r.n_prompt > 0              ? fmt::format("pp{}", r.n_prompt)
                                                    : fmt::format("tg{}", r.n_gen);
   if (r.n_depth > 0) name += fmt::format(" @ d{}", r.n_depth);
+  if (r.fusion != "on") name += " --fusion " + r.fusion;
   return name;
 }
 

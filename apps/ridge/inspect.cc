@@ -1,5 +1,5 @@
 // ridge inspect: what a GGUF file holds, read from the container alone, so that files of unknown architectures and
-// tensor types are listed too.
+// tensor types are listed too. With --graph: what is computed with it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,7 +15,10 @@
 #include "commands.h"
 #include "gguf/gguf.h"
 #include "gguf/parse.h"
+#include "graph_report.h"
 #include "hub/hub.h"
+#include "model/model.h"
+#include "model_options.h"
 #include "text_table.h"
 
 namespace ridge::app {
@@ -32,6 +35,8 @@ constexpr size_t kTextColumns = 96;  // of a string value in the table
 struct Options {
   std::string model;
   std::optional<std::string> tensor, dump;
+  bool graph = false;
+  std::string fusion = "on";
 };
 
 std::string TypeName(const TensorInfo& tensor) {
@@ -218,6 +223,15 @@ Status Dump(const gguf::File& file, const TensorInfo& tensor, const std::string&
 Status Inspect(const Options& options, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const std::string path, hub::ResolveModel(options.model));
   RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(path));
+  if (options.graph) {
+    RIDGE_ASSIGN_OR_RETURN(const graph::PassSet passes, FusionOf(options.fusion));
+    RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<model::Model> model, model::Model::Load(std::move(file)));
+    const graph::Schedule schedule = graph::Compose(model->graph(), passes);
+    if (!out.json) return out.Write(GraphText(model->graph(), schedule));
+    Json document = {{"path", path}, {"architecture", model->config().architecture}};
+    document.update(GraphJson(model->graph(), schedule));
+    return out.Document(document);
+  }
   std::vector<const TensorInfo*> tensors;
   if (!options.tensor) {
     for (const TensorInfo& tensor : file.tensors()) tensors.push_back(&tensor);
@@ -245,15 +259,21 @@ Status Inspect(const Options& options, Output& out) {
 
 void AddInspect(CLI::App& root, Invocation& invocation) {
   auto options = std::make_shared<Options>();
-  CLI::App* app =
-      AddSubcommand(root, "inspect", "list the metadata and tensors of a GGUF file, or decode one tensor",
-                    "ridge inspect model.gguf\n  ridge inspect model.gguf --tensor output_norm.weight --dump norm.f32");
+  CLI::App* app = AddSubcommand(
+      root, "inspect", "list the metadata and tensors of a GGUF file, decode one tensor, or show the graph",
+      "ridge inspect model.gguf\n  ridge inspect model.gguf --tensor output_norm.weight --dump norm.f32\n"
+      "  ridge inspect model.gguf --graph --fusion no-qkv");
   app->add_option("MODEL,-m,--model", options->model,
                   "a file, any shard of a split file, a folder that holds one, or a model of the store")
       ->required();
   CLI::Option* tensor = app->add_option("--tensor", options->tensor, "only this tensor");
   app->add_option("--dump", options->dump, "write the tensor here as float32, little endian, row by row")
       ->needs(tensor);
+  CLI::Option* graph =
+      app->add_flag("--graph", options->graph,
+                    "the model's ops as they are run: fusion passes, shapes, costs; needs a known architecture")
+          ->excludes(tensor);
+  app->add_option("--fusion", options->fusion, FusionHelp())->needs(graph)->capture_default_str();
   invocation.Bind(app, [options](Output& out) { return Inspect(*options, out); });
 }
 

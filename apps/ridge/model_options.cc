@@ -1,8 +1,12 @@
 #include "model_options.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cstdio>
 
 #include "pull_progress.h"
+#include "text_table.h"
 
 namespace ridge::app {
 namespace {
@@ -40,12 +44,25 @@ void ModelOptions::Add(CLI::App* app) {
   app->add_option("--fa,--flash-attn", flash_attention_,
                   "-fa: auto or on; this build has no attention without it, so off is refused")
       ->capture_default_str();
-  app->add_option("--fusion", fusion_, "refused: this build has no fusion passes to turn on or off");
+  app->add_option("--fusion", fusion_, FusionHelp())->capture_default_str();
   app->add_option("--ngl,--gpu-layers,--n-gpu-layers", gpu_layers_,
                   "-ngl: accepted and resolved to 0, with the reason: this build computes on the CPU only");
   app->add_option("--panel-cache", panel_cache_,
                   "keep repacked weights in this folder and load them from there: nothing is written without it");
   app->add_flag("--strict", strict_, "an op without a fast kernel, and a setting that cannot be kept, are errors");
+}
+
+std::string FusionHelp() {
+  std::string names;
+  for (const std::string& name : graph::PassSet::All().names()) names += (names.empty() ? "" : ", ") + name;
+  return "fusion passes: on, off, or names with commas between (" + names +
+         "), those alone; no-NAME: all but that one. The bits stay the same";
+}
+
+Result<graph::PassSet> FusionOf(const std::string& value) {
+  auto passes = graph::ParsePasses(value);
+  if (!passes) passes.error().where = "--fusion";
+  return passes;
 }
 
 Status CheckFlashAttention(const std::string& value) {
@@ -73,12 +90,6 @@ Status CheckGpuLayers(std::optional<int> layers, bool strict) {
 
 Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) const {
   RIDGE_RETURN_IF_ERROR(CheckFlashAttention(flash_attention_));
-  if (!fusion_.empty()) {
-    return Fail(Code::kUnsupported, "this build has no fusion passes to turn on or off")
-        .Where("--fusion")
-        .Found(fusion_)
-        .Remedy("leave the flag out");
-  }
   RIDGE_RETURN_IF_ERROR(CheckGpuLayers(gpu_layers_, strict_));
   service::RuntimeOptions options{.path = model_,
                                   .threads = threads_,
@@ -90,6 +101,7 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .page_tokens = page_,
                                   .strict = strict_,
                                   .panel_cache_dir = panel_cache_};
+  RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(fusion_));
   RIDGE_ASSIGN_OR_RETURN(options.k_type, KvTypeOf("-ctk", k_type_));
   RIDGE_ASSIGN_OR_RETURN(options.v_type, KvTypeOf("-ctv", v_type_));
   return options;
@@ -123,6 +135,7 @@ Json ConfigJson(const service::Runtime& runtime) {
           {"type_k", std::string(backend::Name(state.k_type))},
           {"type_v", std::string(backend::Name(state.v_type))},
           {"flash_attn", "on"},
+          {"fusion", runtime.passes().names()},
           {"n_gpu_layers", 0},
           {"n_gpu_layers_reason", kNoGpu},
           {"panel_cache", runtime.program().load_report().panel_cache},
@@ -141,6 +154,34 @@ Json PlanJson(const backend::Program& program) {
                     {"count", entry.count}});
   }
   return plan;
+}
+
+Json OpTimesJson(const backend::Program& program) {
+  Json times = Json::array();
+  for (const backend::OpTime& time : program.op_times()) {
+    times.push_back({{"op", time.op},
+                     {"phase", time.decode ? "decode" : "prefill"},
+                     {"steps", time.steps},
+                     {"calls", time.calls},
+                     {"ms", time.ms}});
+  }
+  return times;
+}
+
+std::string OpTimesTable(const backend::Program& program) {
+  std::vector<backend::OpTime> times = program.op_times();
+  std::ranges::stable_sort(
+      times, [](const auto& a, const auto& b) { return a.decode != b.decode ? a.decode < b.decode : a.ms > b.ms; });
+  double total[2] = {};
+  for (const backend::OpTime& time : times) total[time.decode ? 1 : 0] += time.ms;
+  TextTable table({{"phase"}, {"op"}, {"calls", true}, {"ms/step", true}, {"us/call", true}, {"share", true}});
+  for (const backend::OpTime& time : times) {
+    table.Row({time.decode ? "decode" : "prefill", time.op, std::to_string(time.calls),
+               fmt::format("{:.3f}", time.ms / static_cast<double>(time.steps)),
+               fmt::format("{:.1f}", 1e3 * time.ms / static_cast<double>(time.calls)),
+               fmt::format("{:.1f} %", 100 * time.ms / total[time.decode ? 1 : 0])});
+  }
+  return table.Text();
 }
 
 void Note(std::string_view text) { std::fprintf(stderr, "ridge: %.*s\n", static_cast<int>(text.size()), text.data()); }

@@ -36,12 +36,16 @@ class ModelOptions {
   bool strict() const { return strict_; }
 
  private:
-  std::string model_, isa_, panel_cache_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto", fusion_;
+  std::string model_, isa_, panel_cache_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto", fusion_ = "on";
   std::optional<int> threads_, gpu_layers_;
   std::optional<int64_t> context_, batch_, chunk_;
   int64_t page_ = 32;
   bool strict_ = false;
 };
+
+// --fusion on|off|PASS,...; the error names the flag and lists the passes.
+std::string FusionHelp();
+Result<graph::PassSet> FusionOf(const std::string& value);
 
 // What -fa and -ngl may be in this build; both errors name the flag.
 Status CheckFlashAttention(const std::string& value);
@@ -51,6 +55,9 @@ Status CheckGpuLayers(std::optional<int> layers, bool strict);  // a number that
 Json ConfigJson(const service::Runtime& runtime);
 // One entry per kind of op: op device kernel isa reason fallback count.
 Json PlanJson(const backend::Program& program);
+// What the program's trace measured: op phase steps calls ms; and as a table, longest first.
+Json OpTimesJson(const backend::Program& program);
+std::string OpTimesTable(const backend::Program& program);
 
 // One line for people, on stderr: "ridge: TEXT".
 void Note(std::string_view text);

@@ -30,7 +30,7 @@ struct Options {
   TextInput input;
   int64_t max_tokens = -1;
   std::string system;
-  bool chat = false, raw = false, ignore_eos = false;
+  bool chat = false, raw = false, ignore_eos = false, op_times = false;
   std::vector<std::string> stops;
 };
 
@@ -53,6 +53,7 @@ class Run {
   TextRequest NewRequest() const;
   Result<Answer> Generate(const TextRequest& request);
   Status Finish(const Answer& answer);
+  void PrintLedger() const;
   Json Config() const;
   bool templated() const { return service_->has_template() && !options_.raw; }
 
@@ -83,6 +84,7 @@ Status Run::CheckUsage() const {
 
 Status Run::Load() {
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, options_.model.Load());
+  runtime->program().TraceOps(options_.op_times);
   const service::LoadTimes& times = runtime->times();
   ledger_.load_ms = times.open_ms + times.model_ms + times.compile_ms;
   const int64_t vocab = runtime->model().graph().vocab();
@@ -181,6 +183,12 @@ Status Run::Single(const std::string& text) {
   return Finish(answer);
 }
 
+void Run::PrintLedger() const {
+  const service::Runtime& runtime = service_->runtime();
+  std::fprintf(stderr, "\n%s", LedgerTable(ledger_, runtime).c_str());
+  if (options_.op_times) std::fprintf(stderr, "\n%s", OpTimesTable(runtime.program()).c_str());
+}
+
 Status Run::Finish(const Answer& answer) {
   ledger_.total_ms = MsSinceStart();
   const service::Runtime& runtime = service_->runtime();
@@ -189,9 +197,10 @@ Status Run::Finish(const Answer& answer) {
     document.update(LedgerJson(ledger_, runtime));
     document["config"] = Config();
     document["plan"] = PlanJson(runtime.program());
+    if (options_.op_times) document["op_times"] = OpTimesJson(runtime.program());
     RIDGE_RETURN_IF_ERROR(out_.Document(document));
   } else {
-    std::fprintf(stderr, "\n%s", LedgerTable(ledger_, runtime).c_str());
+    PrintLedger();
   }
   if (answer.receipt.reason == engine::FinishReason::kCancelled && !options_.chat) {
     return Fail(Code::kCancelled, "interrupted")
@@ -238,7 +247,7 @@ Status Run::Chat(std::string first) {
   }
   answer.receipt.reason = ledger_.turns.back().reason;
   ledger_.total_ms = MsSinceStart();
-  std::fprintf(stderr, "\n%s", LedgerTable(ledger_, service_->runtime()).c_str());
+  PrintLedger();
   return {};
 }
 
@@ -267,6 +276,8 @@ void AddRun(CLI::App& root, Invocation& invocation) {
   app->add_option("-r,--reverse-prompt", options->stops, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);
   app->add_flag("--ignore-eos", options->ignore_eos, "the model's end tokens do not end the answer");
+  app->add_flag("--op-times", options->op_times,
+                "time every op of the program, and end with how long each kind took in prefill and decode");
   options->sampling.Add(app);
   invocation.Bind(app, [options](Output& out) { return Run(*options, out).Execute(); });
 }

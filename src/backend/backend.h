@@ -18,6 +18,7 @@
 #include "base/mmap.h"
 #include "base/result.h"
 #include "graph/graph.h"
+#include "graph/passes.h"
 
 namespace ridge::backend {
 
@@ -38,7 +39,8 @@ struct CompileOptions {
   std::string isa;             // empty: the best that this CPU has
   int64_t max_tokens = 512;    // rows of one step at most: sizes the workspace
   int64_t max_logit_rows = 1;  // of them, rows that give logits
-  bool strict = false;         // an op without a fast kernel is an error
+  graph::PassSet passes = graph::PassSet::All();
+  bool strict = false;  // an op without a fast kernel is an error
   // Called when a weight's bytes have been taken over and its file pages may leave memory.
   std::function<void(const graph::Weight&)> release;
   // Folder that keeps repacked weights between runs; empty: nothing is written. sources: the files behind the graph's weights.
@@ -86,6 +88,14 @@ struct PlanEntry {
   int64_t count = 0;  // ops of this kind in the graph
 };
 
+// Time of one kind of op or fused group since tracing began, of steps that decode (one token a sequence) or prefill.
+struct OpTime {
+  std::string op;
+  bool decode = false;
+  int64_t calls = 0, steps = 0;
+  double ms = 0;
+};
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -98,6 +108,9 @@ class Program {
   virtual size_t workspace_bytes() const = 0;
   virtual std::string isa() const = 0;
   virtual int n_threads() const = 0;
+  // Off at first; turning it on starts anew. What does not trace has no times.
+  virtual void TraceOps(bool) {}
+  virtual std::vector<OpTime> op_times() const { return {}; }
 };
 
 class Backend {

@@ -173,6 +173,8 @@ graph::RopeSpec Builder::Rope(bool interleaved) {
   return spec;
 }
 
+ValueId Builder::LogitRows(ValueId x, int64_t layer) { return layer + 1 == config_.layers ? graph_.SelectRows(x) : x; }
+
 ValueId Builder::SelfAttention(ValueId x, int64_t layer, const AttentionOptions& options) {
   const int64_t heads = config_.heads[static_cast<size_t>(layer)],
                 kv_heads = config_.kv_heads[static_cast<size_t>(layer)], dim = config_.head_dim;
@@ -195,7 +197,7 @@ ValueId Builder::SelfAttention(ValueId x, int64_t layer, const AttentionOptions&
   const ValueId y = graph_.Attention(
       q,
       {.layer = kv, .heads = heads, .kv_heads = kv_heads, .head_dim = dim, .scale = scale, .window = options.window});
-  return Linear(y, Block(layer, "attn_output"), config_.width);
+  return Linear(LogitRows(y, layer), Block(layer, "attn_output"), config_.width);
 }
 
 ValueId Builder::GatedFfn(ValueId x, int64_t layer, graph::Activation activation) {
@@ -230,7 +232,7 @@ ValueId Builder::ExpertFfn(ValueId x, int64_t layer, graph::Activation activatio
 
 ValueId Builder::Logits(ValueId x) {
   graph_.SetLabel("output");
-  const ValueId rows = Norm(graph_.SelectRows(x), "output_norm");
+  const ValueId rows = Norm(x, "output_norm");
   if (Has("output.weight")) return Linear(rows, "output", config_.vocab);
   return graph_.MatMul(rows, Require("token_embd.weight", {config_.width, config_.vocab}));
 }

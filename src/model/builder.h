@@ -63,12 +63,14 @@ class Builder {
     int64_t window = 0;
     float scale = 0;  // 0: 1 / sqrt(head_dim)
   };
-  // Q, K and V projections, QK norms, RoPE, KV append, attention, output projection: x [width] -> [width].
+  // Past the attention of the last layer only the rows that give logits are needed: those of x there, x itself in any other layer.
+  graph::ValueId LogitRows(graph::ValueId x, int64_t layer);
+  // Q, K and V projections, QK norms, RoPE, KV append, attention, output projection: x [width] -> [width], of LogitRows.
   graph::ValueId SelfAttention(graph::ValueId x, int64_t layer, const AttentionOptions& options);
   // down(act(gate(x)) * up(x))
   graph::ValueId GatedFfn(graph::ValueId x, int64_t layer, graph::Activation activation);
   graph::ValueId ExpertFfn(graph::ValueId x, int64_t layer, graph::Activation activation);
-  // Final norm of the rows that give logits, and the output matrix (the token table where the file has no output.weight).
+  // Final norm, and the output matrix (the token table where the file has no output.weight).
   graph::ValueId Logits(graph::ValueId x);
 
   void Note(Error error) {

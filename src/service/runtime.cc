@@ -120,6 +120,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   }
   runtime->threads_ = ResolveThreads(options.threads);
   if (!runtime->threads_.warning.empty()) runtime->notes_.push_back(runtime->threads_.warning);
+  runtime->passes_ = options.passes;
   runtime->strict_ = options.strict;
   Timer timer;
   RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.path));
@@ -134,6 +135,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
                                   .isa = options.isa,
                                   .max_tokens = runtime->chunk_tokens_,
                                   .max_logit_rows = std::min(options.logit_rows, runtime->chunk_tokens_),
+                                  .passes = options.passes,
                                   .strict = options.strict,
                                   .release =
                                       [&source](const graph::Weight& weight) {

@@ -31,6 +31,7 @@ struct RuntimeOptions {
   int64_t logit_rows = 1;               // rows of a step that may give logits
   int64_t page_tokens = 32;
   backend::KvType k_type = backend::KvType::kF16, v_type = backend::KvType::kF16;
+  graph::PassSet passes = graph::PassSet::All();
   bool strict = false;
   std::string panel_cache_dir = {};  // folder that keeps repacked weights; empty: nothing is written
 };
@@ -53,6 +54,7 @@ class Runtime {
   const std::string& context_reason() const { return context_reason_; }
   int64_t batch_tokens() const { return batch_tokens_; }
   int64_t chunk_tokens() const { return chunk_tokens_; }
+  const graph::PassSet& passes() const { return passes_; }
   bool strict() const { return strict_; }
   // Enough pages for one request that fills the context.
   const backend::StateOptions& state_options() const { return state_options_; }
@@ -71,6 +73,7 @@ class Runtime {
   CpuBudget threads_;
   int64_t context_tokens_ = 0, batch_tokens_ = 0, chunk_tokens_ = 0;
   std::string context_reason_;
+  graph::PassSet passes_ = graph::PassSet::All();
   bool strict_ = false;
   backend::StateOptions state_options_;
   LoadTimes times_;

@@ -1,6 +1,7 @@
-"""Writes a tiny random-weight llama model that the whole program can run: byte-level vocabulary, two layers, 100 kB.
+"""Writes a tiny random-weight model, llama unless another family is asked for, that the whole program can run: byte-level vocabulary, two layers, 100 kB.
 
     write_tiny_model(path, chat_template=CHATML, context=256, seed=1)
+    write_tiny_model(path, architecture="gemma3", kind="Q4_1")   # any family of FAMILIES
 
 Its answers mean nothing, but they follow from the prompt alone, and random bytes are good company for a detokenizer.
 Needs numpy and the gguf package.
@@ -35,10 +36,14 @@ def vocabulary():
     return tokens, types, [f"{a} {b}" for a, b in merges]
 
 
-def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=False):
+FAMILIES = ["llama", "qwen2", "qwen3", "qwen3moe", "gemma3"]
+EXPERTS, EXPERTS_USED, EXPERT_FFN = 6, 2, 96
+
+
+def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=False, architecture="llama", kind="F32"):
     random = np.random.default_rng(seed)
     tokens, types, merges = vocabulary()
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, architecture)
     writer.add_name("tiny")
     writer.add_context_length(context)
     writer.add_embedding_length(WIDTH)
@@ -63,20 +68,54 @@ def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=Fals
     if chat_template is not None:
         writer.add_chat_template(chat_template)
 
-    def matrix(name, rows, columns, scale):
-        writer.add_tensor(name, (random.standard_normal((rows, columns)) * scale).astype(np.float32))
+    if architecture == "qwen3moe":
+        writer.add_expert_count(EXPERTS)
+        writer.add_expert_used_count(EXPERTS_USED)
+        writer.add_expert_feed_forward_length(EXPERT_FFN)
+    if architecture == "gemma3":
+        writer.add_sliding_window(24)
+
+    def matrix(name, *shape):
+        values = (random.standard_normal(shape[:-1]) * shape[-1]).astype(np.float32)
+        if kind == "F32":
+            writer.add_tensor(name, values)
+        else:
+            as_type = gguf.GGMLQuantizationType[kind]
+            writer.add_tensor(name, gguf.quants.quantize(values, as_type), raw_dtype=as_type)
+
+    def vector(name, n, around=1.0):
+        if architecture == "llama":
+            writer.add_tensor(name, np.ones(n, np.float32))
+        else:
+            writer.add_tensor(name, (around + 0.2 * random.standard_normal(n)).astype(np.float32))
 
     matrix("token_embd.weight", len(tokens), WIDTH, 1.0)
     matrix("output.weight", len(tokens), WIDTH, 1.0)
-    writer.add_tensor("output_norm.weight", np.ones(WIDTH, np.float32))
+    vector("output_norm.weight", WIDTH)
     for i in range(LAYERS):
         block = f"blk.{i}."
-        writer.add_tensor(block + "attn_norm.weight", np.ones(WIDTH, np.float32))
-        writer.add_tensor(block + "ffn_norm.weight", np.ones(WIDTH, np.float32))
+        vector(block + "attn_norm.weight", WIDTH)
+        vector(block + "ffn_norm.weight", WIDTH)
         matrix(block + "attn_q.weight", HEADS * HEAD_DIM, WIDTH, 0.3)
         matrix(block + "attn_k.weight", KV_HEADS * HEAD_DIM, WIDTH, 0.3)
         matrix(block + "attn_v.weight", KV_HEADS * HEAD_DIM, WIDTH, 0.3)
         matrix(block + "attn_output.weight", WIDTH, HEADS * HEAD_DIM, 0.3)
+        if architecture == "qwen2":
+            vector(block + "attn_q.bias", HEADS * HEAD_DIM, 0.0)
+            vector(block + "attn_k.bias", KV_HEADS * HEAD_DIM, 0.0)
+            vector(block + "attn_v.bias", KV_HEADS * HEAD_DIM, 0.0)
+        if architecture in ("qwen3", "qwen3moe", "gemma3"):
+            vector(block + "attn_q_norm.weight", HEAD_DIM)
+            vector(block + "attn_k_norm.weight", HEAD_DIM)
+        if architecture == "gemma3":
+            vector(block + "post_attention_norm.weight", WIDTH)
+            vector(block + "post_ffw_norm.weight", WIDTH)
+        if architecture == "qwen3moe":
+            matrix(block + "ffn_gate_inp.weight", EXPERTS, WIDTH, 0.3)
+            matrix(block + "ffn_gate_exps.weight", EXPERTS, EXPERT_FFN, WIDTH, 0.3)
+            matrix(block + "ffn_up_exps.weight", EXPERTS, EXPERT_FFN, WIDTH, 0.3)
+            matrix(block + "ffn_down_exps.weight", EXPERTS, WIDTH, EXPERT_FFN, 0.3)
+            continue
         matrix(block + "ffn_gate.weight", FFN, WIDTH, 0.3)
         matrix(block + "ffn_up.weight", FFN, WIDTH, 0.3)
         matrix(block + "ffn_down.weight", WIDTH, FFN, 0.3)

@@ -1,6 +1,7 @@
 // The expert layer: tokens are grouped by expert, so that a step reads each expert's weights once.
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "backend/cpu/program.h"
 
@@ -50,34 +51,52 @@ void CpuProgram::RunExperts(const graph::Op& op) {
 
   const int64_t hidden = gate.n, width = down.n;
   const auto count = [&](int64_t x) { return e.starts[x + 1] - e.starts[x]; };
+  products_.clear();
   for (int64_t x = 0; x < n; x++) {
     if (count(x) == 0) continue;
     const int64_t at = e.starts[x];
-    MatMul(gate, x, View(op.in[0], gate.act()), e.row_of + at, count(x), nullptr, e.gate + at * hidden, hidden);
-    MatMul(up, x, View(op.in[0], up.act()), e.row_of + at, count(x), nullptr, e.up + at * hidden, hidden);
+    for (const auto& [matrix, out] : {std::pair{&gate, e.gate}, std::pair{&up, e.up}}) {
+      products_.push_back({.matrix = matrix,
+                           .expert = x,
+                           .x = View(op.in[0], matrix->act()),
+                           .in_rows = e.row_of + at,
+                           .n_tokens = count(x),
+                           .out = out + at * hidden,
+                           .out_stride = hidden});
+    }
   }
+  RunProducts();
   const GateKind kind = spec.activation == graph::Activation::kSilu ? GateKind::kSilu : GateKind::kGeluTanh;
   const ActKind act = down.act();
-  const int64_t block = act == ActKind::kQ8x256 ? 256 : 32, sum_block = act == ActKind::kQ8x256 ? 16 : 32;
   pool_->ParallelFor(static_cast<size_t>(rows), 4, [&](size_t begin, size_t end, int) {
     for (int64_t r = static_cast<int64_t>(begin); r < static_cast<int64_t>(end); r++) {
       float* g = e.gate + r * hidden;
       kernels_->gated_act(g, e.up + r * hidden, kind, hidden, g);
       if (act != ActKind::kF32)
-        QuantizeRow(act, g, hidden, e.q + r * hidden, e.d + r * (hidden / block), e.sums + r * (hidden / sum_block));
+        QuantizeRow(act, g, hidden, e.q + r * hidden, e.d + r * ActScales(act, hidden),
+                    e.sums + r * ActSums(act, hidden));
     }
   });
   const ActView inner{.f32 = e.gate, .f32_stride = hidden, .q = e.q, .d = e.d, .sums = e.sums, .k = hidden};
+  products_.clear();
   for (int64_t x = 0; x < n; x++) {
     if (count(x) == 0) continue;
     const int64_t at = e.starts[x];
     ActView view = inner;
     view.f32 += at * hidden;
-    view.q += at * hidden;
-    view.d += at * (hidden / block);
-    view.sums += at * (hidden / sum_block);
-    MatMul(down, x, view, nullptr, count(x), nullptr, e.out + at * width, width);
+    if (act != ActKind::kF32) {
+      view.q += at * hidden;
+      view.d += at * ActScales(act, hidden);
+      view.sums += at * ActSums(act, hidden);
+    }
+    products_.push_back({.matrix = &down,
+                         .expert = x,
+                         .x = view,
+                         .n_tokens = count(x),
+                         .out = e.out + at * width,
+                         .out_stride = width});
   }
+  RunProducts();
   float* out = Data(op.out);
   pool_->ParallelFor(static_cast<size_t>(tokens), 16, [&](size_t begin, size_t end, int) {
     for (int64_t t = static_cast<int64_t>(begin); t < static_cast<int64_t>(end); t++) {

@@ -1,6 +1,7 @@
 #include "backend/cpu/program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
 #include "base/math.h"
@@ -12,8 +13,19 @@ using graph::Op;
 using graph::OpKind;
 using graph::ValueId;
 
-constexpr int64_t kTokenBlock = 64;     // tokens of one unit of matmul work
 constexpr size_t kElementGrain = 8192;  // elements of one unit of element-wise work
+
+size_t RowGrain(int64_t cols) { return std::max<size_t>(1, kElementGrain / static_cast<size_t>(cols)); }
+
+// The pass or the op; of a product also its matrix, without the layer's number.
+std::string NameOf(const Call& call) {
+  if (call.ops.empty()) return "quantize";
+  std::string name(call.pass ? graph::Name(*call.pass) : graph::Name(call.ops[0]->kind));
+  for (const Op* op : call.ops) {
+    if (op->kind == OpKind::kMatMul) return name + " " + op->label.substr(op->label.rfind('.') + 1);
+  }
+  return name;
+}
 
 }  // namespace
 
@@ -61,8 +73,22 @@ Status CpuProgram::Run(const backend::Step& step, backend::StateStore& store, st
   step_ = &step;
   state_ = &state;
   logits_ = logits.data();
+  if (!trace_) {
+    PrepareRope();
+    for (const Call& call : calls_) RunCall(call);
+    return {};
+  }
+  const int decode = step.tokens.size() + 1 == step.seq_start.size() ? 1 : 0;
+  traced_steps_[decode]++;
   PrepareRope();
-  for (const Call& call : calls_) RunCall(call);
+  auto last = std::chrono::steady_clock::now();
+  for (size_t i = 0; i < calls_.size(); i++) {
+    RunCall(calls_[i]);
+    const auto now = std::chrono::steady_clock::now();
+    call_times_[i].ns[decode] += std::chrono::duration<double, std::nano>(now - last).count();
+    call_times_[i].calls[decode]++;
+    last = now;
+  }
   return {};
 }
 
@@ -77,7 +103,7 @@ float* CpuProgram::Data(ValueId id) const {
 }
 
 ActView CpuProgram::View(ValueId id, ActKind act) const {
-  const Slot& slot = slots_[static_cast<int>(act)];
+  const Slot& slot = SlotOf(id, act);
   const int64_t k = graph_->value(id).cols;
   return {.f32 = Data(id), .f32_stride = k, .q = slot.q, .d = slot.d, .sums = slot.sums, .k = k};
 }
@@ -89,67 +115,20 @@ void CpuProgram::QuantizeRow(ActKind act, const float* x, int64_t k, int8_t* q, 
     kernels_->quantize_q8x256(x, k, q, d, sums);
 }
 
-void CpuProgram::Quantize(ValueId id, ActKind act) {
-  const Slot& slot = slots_[static_cast<int>(act)];
-  const int64_t k = graph_->value(id).cols, block = act == ActKind::kQ8x32 ? 32 : 256,
-                sum = act == ActKind::kQ8x32 ? 32 : 16;
-  const float* x = Data(id);
-  pool_->ParallelFor(static_cast<size_t>(Rows(id)), std::max<size_t>(1, 16384 / static_cast<size_t>(k)),
-                     [&](size_t begin, size_t end, int) {
-                       for (int64_t r = static_cast<int64_t>(begin); r < static_cast<int64_t>(end); r++) {
-                         QuantizeRow(act, x + r * k, k, slot.q + r * k, slot.d + r * (k / block),
-                                     slot.sums + r * (k / sum));
-                       }
-                     });
+void CpuProgram::QuantizeInto(const Call& call, const float* x, int64_t row) const {
+  const int64_t k = graph_->value(call.value).cols;
+  for (ActKind act : {ActKind::kQ8x32, ActKind::kQ8x256}) {
+    if (!call.forms[static_cast<int>(act)]) continue;
+    const Slot& slot = SlotOf(call.value, act);
+    QuantizeRow(act, x, k, slot.q + row * k, slot.d + row * ActScales(act, k), slot.sums + row * ActSums(act, k));
+  }
 }
 
-void CpuProgram::MatMul(const Matrix& matrix, int64_t expert, const ActView& x, const int32_t* in_rows,
-                        int64_t n_tokens, const float* bias, float* out, int64_t out_stride) {
-  MatMulArgs args{.panels = nullptr,
-                  .panel_bytes = matrix.panel_bytes,
-                  .n_rows = matrix.n,
-                  .x = x,
-                  .in_rows = in_rows,
-                  .out = out,
-                  .out_stride = out_stride,
-                  .bias = bias};
-  if (!matrix.kind) {
-    // No panels: 16 rows at a time are decoded to float32 and multiplied with all tokens.
-    const int64_t panels = (matrix.n + kPanelRows - 1) / kPanelRows;
-    pool_->ParallelFor(static_cast<size_t>(panels), 1, [&](size_t begin, size_t end, int worker) {
-      float* scratch = worker_scratch_[static_cast<size_t>(worker)];
-      float* panel = scratch + matrix.k;
-      for (int64_t p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); p++) {
-        const int64_t row = p * kPanelRows, n = std::min<int64_t>(kPanelRows, matrix.n - row);
-        DecodePanel(matrix, expert * matrix.n + row, n, scratch, panel);
-        MatMulArgs one = args;
-        one.panels = reinterpret_cast<const uint8_t*>(panel);
-        one.panel_end = 1;
-        one.n_rows = n;
-        one.token_end = n_tokens;
-        one.out = out + row;
-        one.bias = bias == nullptr ? nullptr : bias + row;
-        kernels_->matmul[static_cast<int>(PanelKind::kF32)](one);
-      }
-    });
-    return;
-  }
-  args.panels = matrix.expert(expert);
-  const auto kernel = kernels_->matmul[static_cast<int>(*matrix.kind)];
-  // Work is claimed as (strip of panels, block of tokens). Strips are short where there is little work, so that all threads get some.
-  const int64_t blocks = (n_tokens + kTokenBlock - 1) / kTokenBlock;
-  const int64_t wanted = 8 * pool_->size();
-  const int64_t strip = std::clamp<int64_t>(matrix.n_panels * blocks / wanted, 1, n_tokens > 8 ? 8 : 64);
-  const int64_t strips = (matrix.n_panels + strip - 1) / strip;
-  pool_->ParallelFor(static_cast<size_t>(strips * blocks), 1, [&](size_t begin, size_t end, int) {
-    for (int64_t unit = static_cast<int64_t>(begin); unit < static_cast<int64_t>(end); unit++) {
-      MatMulArgs part = args;
-      part.panel_begin = unit / blocks * strip;
-      part.panel_end = std::min(part.panel_begin + strip, matrix.n_panels);
-      part.token_begin = unit % blocks * kTokenBlock;
-      part.token_end = std::min(part.token_begin + kTokenBlock, n_tokens);
-      kernel(part);
-    }
+void CpuProgram::Quantize(const Call& call) {
+  const int64_t k = graph_->value(call.value).cols;
+  const float* x = Data(call.value);
+  pool_->ParallelFor(static_cast<size_t>(Rows(call.value)), RowGrain(k), [&](size_t begin, size_t end, int) {
+    for (int64_t r = static_cast<int64_t>(begin); r < static_cast<int64_t>(end); r++) QuantizeInto(call, x + r * k, r);
   });
 }
 
@@ -170,11 +149,10 @@ void CpuProgram::RunRmsNorm(const Op& op) {
   const float *x = Data(op.in[0]), *weight = weights_.vector(op.weights[0]);
   float* out = Data(op.out);
   const int64_t n = graph_->value(op.out).cols / op.groups;
-  pool_->ParallelFor(static_cast<size_t>(Rows(op.out) * op.groups),
-                     std::max<size_t>(1, kElementGrain / static_cast<size_t>(n)), [&](size_t begin, size_t end, int) {
-                       for (int64_t i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); i++)
-                         kernels_->rms_norm(x + i * n, weight, n, op.scalar, out + i * n);
-                     });
+  pool_->ParallelFor(static_cast<size_t>(Rows(op.out) * op.groups), RowGrain(n), [&](size_t begin, size_t end, int) {
+    for (int64_t i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); i++)
+      kernels_->rms_norm(x + i * n, weight, n, op.scalar, out + i * n);
+  });
 }
 
 void CpuProgram::PrepareRope() {
@@ -199,39 +177,43 @@ void CpuProgram::RunRope(const Op& op) {
   const float *in = Data(op.in[0]), *cos = rope_cos_[static_cast<size_t>(op.rope)],
               *sin = rope_sin_[static_cast<size_t>(op.rope)];
   float* x = Data(op.out);
-  pool_->ParallelFor(static_cast<size_t>(Rows(op.out)), std::max<size_t>(1, kElementGrain / static_cast<size_t>(cols)),
-                     [&](size_t begin, size_t end, int) {
-                       for (int64_t t = static_cast<int64_t>(begin); t < static_cast<int64_t>(end); t++) {
-                         if (in != x)
-                           std::memcpy(x + t * cols, in + t * cols, static_cast<size_t>(cols) * sizeof(float));
-                         for (int64_t h = 0; h < op.groups; h++)
-                           kernels_->rope(x + t * cols + h * head, cos + t * half, sin + t * half, spec.rotary_dims,
-                                          spec.interleaved);
-                       }
-                     });
+  pool_->ParallelFor(static_cast<size_t>(Rows(op.out)), RowGrain(cols), [&](size_t begin, size_t end, int) {
+    for (int64_t t = static_cast<int64_t>(begin); t < static_cast<int64_t>(end); t++) {
+      if (in != x) std::memcpy(x + t * cols, in + t * cols, static_cast<size_t>(cols) * sizeof(float));
+      for (int64_t h = 0; h < op.groups; h++)
+        kernels_->rope(x + t * cols + h * head, cos + t * half, sin + t * half, spec.rotary_dims, spec.interleaved);
+    }
+  });
+}
+
+void CpuProgram::StoreKv(int32_t layer_id, int64_t sequence, int64_t token, int64_t head, const float* k,
+                         const float* v) {
+  const PagedState::Layer& layer = state_->layer(layer_id);
+  const backend::StateOptions& o = state_->options();
+  const int64_t table = static_cast<int64_t>(step_->page_table.size() / (step_->seq_start.size() - 1));
+  const int64_t position = step_->positions[static_cast<size_t>(token)], slot = position % o.page_tokens;
+  const int64_t page = step_->page_table[static_cast<size_t>(sequence * table + position / o.page_tokens)];
+  const int64_t k_value = static_cast<int64_t>(backend::ValueBytes(o.k_type)),
+                v_value = static_cast<int64_t>(backend::ValueBytes(o.v_type));
+  kernels_->store_kv[static_cast<int>(KindOf(o.k_type))](
+      k, layer.head_dim, layer.k + page * layer.k_page_bytes + head * layer.k_head_bytes + slot * k_value,
+      o.page_tokens);
+  kernels_->store_kv[static_cast<int>(KindOf(o.v_type))](
+      v, layer.head_dim,
+      layer.v + page * layer.v_page_bytes + head * layer.v_head_bytes + slot * layer.head_dim * v_value, 1);
 }
 
 void CpuProgram::RunAppendKv(const Op& op) {
   const PagedState::Layer& layer = state_->layer(op.attention.layer);
-  const backend::StateOptions& o = state_->options();
   const float *k = Data(op.in[0]), *v = Data(op.in[1]);
-  const auto store_k = kernels_->store_kv[static_cast<int>(KindOf(o.k_type))],
-             store_v = kernels_->store_kv[static_cast<int>(KindOf(o.v_type))];
-  const int64_t k_value = static_cast<int64_t>(backend::ValueBytes(o.k_type)),
-                v_value = static_cast<int64_t>(backend::ValueBytes(o.v_type));
-  const size_t seqs = step_->seq_start.size() - 1, table = step_->page_table.size() / seqs;
   // One unit is one KV head, so that no two threads write one cache line of a K page.
   pool_->ParallelFor(static_cast<size_t>(layer.kv_heads), 1, [&](size_t begin, size_t end, int) {
-    for (size_t s = 0; s < seqs; s++) {
-      for (int64_t t = step_->seq_start[s]; t < step_->seq_start[s + 1]; t++) {
-        const int64_t position = step_->positions[static_cast<size_t>(t)], slot = position % o.page_tokens;
-        const int64_t page = step_->page_table[s * table + static_cast<size_t>(position / o.page_tokens)];
+    for (int64_t s = 0; s + 1 < static_cast<int64_t>(step_->seq_start.size()); s++) {
+      for (int64_t t = step_->seq_start[static_cast<size_t>(s)]; t < step_->seq_start[static_cast<size_t>(s) + 1];
+           t++) {
         for (int64_t h = static_cast<int64_t>(begin); h < static_cast<int64_t>(end); h++) {
           const int64_t from = (t * layer.kv_heads + h) * layer.head_dim;
-          store_k(k + from, layer.head_dim,
-                  layer.k + page * layer.k_page_bytes + h * layer.k_head_bytes + slot * k_value, o.page_tokens);
-          store_v(v + from, layer.head_dim,
-                  layer.v + page * layer.v_page_bytes + h * layer.v_head_bytes + slot * layer.head_dim * v_value, 1);
+          StoreKv(op.attention.layer, s, t, h, k + from, v + from);
         }
       }
     }
@@ -319,17 +301,25 @@ void CpuProgram::RunElementwise(const Op& op) {
 }
 
 void CpuProgram::RunCall(const Call& call) {
-  if (call.op == nullptr) return Quantize(call.in, call.act);
-  const Op& op = *call.op;
-  if (op.out != graph::kNone && Rows(op.out) == 0) return;  // no logits asked for
+  if (call.ops.empty()) return Quantize(call);
+  const graph::ValueId out = call.ops.back()->out;
+  if (out != graph::kNone && Rows(out) == 0) return;  // no logits asked for
+  if (!call.pass) return RunOp(*call.ops[0]);
+  switch (*call.pass) {
+    case graph::Pass::kQkv: return RunMatMuls(call.ops);
+    case graph::Pass::kGateUp: return RunGateUp(call);
+    case graph::Pass::kResidual: return RunResidual(call);
+    case graph::Pass::kRopeKv: return RunRopeKv(call);
+    case graph::Pass::kNormQuantize: return RunRowChain(call);
+    case graph::Pass::kCount: return;
+  }
+}
+
+void CpuProgram::RunOp(const Op& op) {
   switch (op.kind) {
     case OpKind::kEmbed: return RunEmbed(op);
     case OpKind::kRmsNorm: return RunRmsNorm(op);
-    case OpKind::kMatMul: {
-      const Matrix& matrix = weights_.matrix(op.weights[0]);
-      const float* bias = op.bias == graph::kNone ? nullptr : weights_.vector(op.bias);
-      return MatMul(matrix, 0, View(op.in[0], matrix.act()), nullptr, Rows(op.in[0]), bias, Data(op.out), matrix.n);
-    }
+    case OpKind::kMatMul: products_.assign(1, ProductOf(op, Data(op.out), nullptr)); return RunProducts();
     case OpKind::kRope: return RunRope(op);
     case OpKind::kAppendKv: return RunAppendKv(op);
     case OpKind::kAttention: return RunAttention(op);
@@ -347,6 +337,31 @@ void CpuProgram::RunCall(const Call& call) {
     case OpKind::kScale:
     case OpKind::kSoftcap: return RunElementwise(op);
   }
+}
+
+void CpuProgram::TraceOps(bool on) {
+  trace_ = on;
+  call_times_.assign(on ? calls_.size() : 0, {});
+  traced_steps_[0] = traced_steps_[1] = 0;
+}
+
+std::vector<backend::OpTime> CpuProgram::op_times() const {
+  std::vector<backend::OpTime> times;
+  for (int decode = 0; decode < 2; decode++) {
+    if (traced_steps_[decode] == 0) continue;
+    for (size_t i = 0; i < call_times_.size(); i++) {
+      const std::string name = NameOf(calls_[i]);
+      auto found =
+          std::ranges::find_if(times, [&](const auto& t) { return t.op == name && t.decode == (decode != 0); });
+      if (found == times.end()) {
+        times.push_back({.op = name, .decode = decode != 0, .steps = traced_steps_[decode]});
+        found = times.end() - 1;
+      }
+      found->calls += call_times_[i].calls[decode];
+      found->ms += call_times_[i].ns[decode] / 1e6;
+    }
+  }
+  return times;
 }
 
 }  // namespace ridge::cpu

@@ -2,6 +2,9 @@
 #pragma once
 
 #include <memory>
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "backend/backend.h"
@@ -12,12 +15,31 @@
 
 namespace ridge::cpu {
 
-// One call of the program. kQuantize is inserted by the compiler where a matmul needs its input in another form than float.
+// One call of the program: the ops of a group, or the quantization of a value that is inserted by the compiler where a product needs
+// its input in another form than float.
 struct Call {
-  const graph::Op* op = nullptr;  // nullptr: quantize `in` to `act`
-  graph::ValueId in = graph::kNone;
-  ActKind act = ActKind::kF32;
+  std::optional<graph::Pass> pass;      // nullopt: one op, or none and a quantization
+  std::vector<const graph::Op*> ops;    // in order
+  graph::ValueId value = graph::kNone;  // whose 8-bit forms this call writes
+  bool forms[static_cast<int>(ActKind::kCount)] = {};
+  bool floats = true;  // a fused group: its last result is also kept as float
 };
+
+// A product of one region: out[t, r] for all rows r of the matrix (of one expert) and n_tokens tokens.
+struct Product {
+  const Matrix* matrix = nullptr;
+  int64_t expert = 0;
+  ActView x;
+  const int32_t* in_rows = nullptr;  // [n_tokens] rows of x; nullptr: all in order
+  int64_t n_tokens = 0;
+  const float *bias = nullptr, *residual = nullptr;  // as in MatMulArgs
+  float* out = nullptr;
+  int64_t out_stride = 0;
+};
+
+constexpr int64_t kTokenBlock = 64;  // tokens of one unit of matmul work
+constexpr int64_t kStripRows =
+    256;  // rows of gate and of up in one unit of work at most: a whole block of the widest 8-bit form
 
 class CpuProgram : public backend::Program {
  public:
@@ -31,9 +53,11 @@ class CpuProgram : public backend::Program {
   size_t workspace_bytes() const override { return workspace_.size_bytes(); }
   std::string isa() const override { return kernels_->isa; }
   int n_threads() const override { return pool_->size(); }
+  void TraceOps(bool on) override;
+  std::vector<backend::OpTime> op_times() const override;
 
  private:
-  // Quantized form of one value; both 8-bit forms have a slot of their own.
+  // Quantized form of one value. Each 8-bit form has two slots, so that a group can read one value and write another.
   struct Slot {
     int8_t* q = nullptr;
     float* d = nullptr;
@@ -50,21 +74,40 @@ class CpuProgram : public backend::Program {
   };
 
   Status CheckStep(const backend::Step& step, const PagedState& state, size_t n_logits) const;
-  void PlanCalls();
+  void PlanCalls(const graph::Schedule& schedule);
+  std::vector<bool> Elided() const;  // by ValueId: lives inside one group only, in scratch
+  std::vector<bool> OutputChain(const std::vector<size_t>& last_op) const;
   Status PlanMemory();
-  void DescribePlan();
+  void DescribePlan(const graph::Schedule& schedule);
 
   int64_t Rows(graph::ValueId id) const;
   float* Data(graph::ValueId id) const;
   ActView View(graph::ValueId id, ActKind act) const;
 
-  void Quantize(graph::ValueId id, ActKind act);
+  const Slot& SlotOf(graph::ValueId id, ActKind act) const {
+    return slots_[static_cast<int>(act)][second_slot_[static_cast<size_t>(id)] ? 1 : 0];
+  }
+
   void QuantizeRow(ActKind act, const float* x, int64_t k, int8_t* q, float* d, int32_t* sums) const;
-  void MatMul(const Matrix& matrix, int64_t expert, const ActView& x, const int32_t* in_rows, int64_t n_tokens,
-              const float* bias, float* out, int64_t out_stride);
+  void QuantizeInto(const Call& call, const float* x, int64_t row) const;  // one row of call.value, all forms
+  void Quantize(const Call& call);
+
+  // Products (products.cc).
+  Product ProductOf(const graph::Op& op, float* out, const float* residual) const;
+  void Panels(const Product& p, int64_t panel_begin, int64_t panel_end, int64_t token_begin, int64_t token_end,
+              float* out, int64_t out_stride, int worker);
+  void RunProducts();  // products_ in one region
+  void RunMatMuls(std::span<const graph::Op* const> ops);
+  void RunResidual(const Call& call);
+  void RunGateUp(const Call& call);
+
+  void QuantizeStrip(const Call& call, const float* x, int64_t row, int64_t col, int64_t cols) const;
+  void RunRowChain(const Call& call);
+  void RunRopeKv(const Call& call);
   void RunEmbed(const graph::Op& op);
   void RunRmsNorm(const graph::Op& op);
   void RunRope(const graph::Op& op);
+  void StoreKv(int32_t layer, int64_t sequence, int64_t token, int64_t head, const float* k, const float* v);
   void RunAppendKv(const graph::Op& op);
   void RunAttention(const graph::Op& op);
   void RunGatedAct(const graph::Op& op);
@@ -72,6 +115,7 @@ class CpuProgram : public backend::Program {
   void RunElementwise(const graph::Op& op);
   void PrepareRope();
   void RunCall(const Call& call);
+  void RunOp(const graph::Op& op);
 
   const graph::Graph* graph_ = nullptr;
   backend::CompileOptions options_;
@@ -83,10 +127,27 @@ class CpuProgram : public backend::Program {
 
   Buffer workspace_;
   std::vector<float*> value_data_;  // by ValueId; nullptr: part of the caller's logits
-  Slot slots_[static_cast<int>(ActKind::kCount)];
+  Slot slots_[static_cast<int>(ActKind::kCount)][2];
+  std::vector<bool> second_slot_;            // by ValueId: its quantized forms are in the second slot
   std::vector<float*> rope_cos_, rope_sin_;  // by rope: [max_tokens, rotary_dims / 2]
   std::vector<float*> worker_scratch_;       // attention scores, decoded panels
+  std::vector<float*> worker_tile_;          // a tile of a fused group: one row, or 2 * kTokenBlock * kStripRows
   ExpertScratch expert_;
+  std::vector<Product> products_;  // of the region to run; capacity is reserved
+  // How a product is cut into units of work: strips of panels times blocks of tokens.
+  struct Cut {
+    int64_t first_unit, strip, blocks;
+  };
+  std::vector<Cut> cuts_;
+
+  // Tracing: what each call took in decode and in prefill steps.
+  struct CallTime {
+    double ns[2] = {};
+    int64_t calls[2] = {};
+  };
+  bool trace_ = false;
+  std::vector<CallTime> call_times_;
+  int64_t traced_steps_[2] = {};
 
   // The step being run.
   const backend::Step* step_ = nullptr;

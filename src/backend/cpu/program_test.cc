@@ -25,7 +25,8 @@ using quant::TypeId;
 
 constexpr int64_t kWidth = 256, kVocab = 77, kHeads = 6, kKvHeads = 2, kDim = 32, kHidden = 512;
 
-// A random model: two attention blocks (one with a window), a gated FFN and an expert layer; each matrix of the type that `types` names in turn.
+// A random model: two attention blocks (one with a window, one with a norm behind it), a gated FFN and an expert layer, which computes only the
+// rows that give logits; each matrix of the type that `types` names in turn.
 class TestModel {
  public:
   explicit TestModel(std::vector<TypeId> types) : types_(std::move(types)) {
@@ -36,7 +37,9 @@ class TestModel {
     y = graph_.GatedAct(graph_.MatMul(y, Matrix("gate", kWidth, kHidden)),
                         graph_.MatMul(y, Matrix("up", kWidth, kHidden)), graph::Activation::kSilu);
     x = graph_.Add(x, graph_.MatMul(y, Matrix("down", kHidden, kWidth)));
-    x = graph_.Add(x, Attention(graph_.RmsNorm(x, Vector(kWidth), 1e-5f), rope2, 40));
+    y = graph_.SelectRows(Attention(graph_.RmsNorm(x, Vector(kWidth), 1e-5f), rope2, 40));
+    x = graph_.SelectRows(x);
+    x = graph_.Add(x, graph_.RmsNorm(y, Vector(kWidth), 1e-5f));
     y = graph_.RmsNorm(x, Vector(kWidth), 1e-5f);
     const ValueId router = graph_.MatMul(y, Matrix("router", kWidth, 5, 1, TypeId::kF32));
     y = graph_.Experts(
@@ -44,7 +47,7 @@ class TestModel {
         Matrix("downs", kHidden, kWidth, 5),
         {.experts = 5, .used = 2, .activation = graph::Activation::kGeluTanh, .normalize = true, .scale = 1});
     x = graph_.Scale(graph_.Add(x, y), 0.9f);
-    x = graph_.RmsNorm(graph_.SelectRows(x), Vector(kWidth), 1e-5f);
+    x = graph_.RmsNorm(x, Vector(kWidth), 1e-5f);
     graph_.SetOutput(graph_.Softcap(graph_.MatMul(x, Matrix("output", kWidth, kVocab), Vector(kVocab)), 20));
   }
   const Graph& graph() const { return graph_; }
@@ -80,6 +83,7 @@ class TestModel {
     ValueId k = graph_.MatMul(x, Matrix("k", kWidth, kKvHeads * kDim));
     const ValueId v = graph_.MatMul(x, Matrix("v", kWidth, kKvHeads * kDim));
     q = graph_.Rope(graph_.RmsNorm(q, Vector(kDim), 1e-6f, kHeads), rope, kHeads);
+    if (window > 0) k = graph_.RmsNorm(k, Vector(kDim), 1e-6f, kKvHeads);
     k = graph_.Rope(k, rope, kKvHeads);
     const int32_t layer = graph_.AddKvLayer({kKvHeads, kDim, window});
     graph_.AppendKv(k, v, layer);
@@ -102,6 +106,7 @@ struct Setting {
   int threads = 1;
   int64_t chunk = 64, page = 32;
   KvType kv = KvType::kF16;
+  std::string fusion = "on";
 };
 
 std::vector<int32_t> Tokens(size_t n, uint32_t seed) {
@@ -112,8 +117,11 @@ std::vector<int32_t> Tokens(size_t n, uint32_t seed) {
 }
 
 std::unique_ptr<Program> Compile(const TestModel& model, const Setting& s, int64_t max_tokens) {
-  auto program = NewCpuBackend()->Compile(
-      model.graph(), {.n_threads = s.threads, .isa = s.isa, .max_tokens = max_tokens, .max_logit_rows = max_tokens});
+  auto program = NewCpuBackend()->Compile(model.graph(), {.n_threads = s.threads,
+                                                          .isa = s.isa,
+                                                          .max_tokens = max_tokens,
+                                                          .max_logit_rows = max_tokens,
+                                                          .passes = *graph::ParsePasses(s.fusion)});
   EXPECT_TRUE(program) << (program ? "" : program.error().Message());
   return std::move(*program);
 }
@@ -174,6 +182,54 @@ TEST_P(Contract, ThreadsIsaChunksAndPagesChangeNoBit) {
     EXPECT_TRUE(SameBits(want, Logits(model, tokens, {.isa = "", .threads = 2, .chunk = chunk}))) << "chunk " << chunk;
   for (int64_t page : {16, 64, 512})
     EXPECT_TRUE(SameBits(want, Logits(model, tokens, {.isa = "", .page = page}))) << "page " << page;
+}
+
+// Each pass alone, each left out, and all off, over everything else that must not matter.
+TEST_P(Contract, FusionChangesNoBit) {
+  const TestModel model(GetParam());
+  const std::vector<int32_t> tokens = Tokens(70, 9);
+  const std::vector<float> want = Logits(model, tokens, {.isa = "", .fusion = "off"});
+  for (const IsaInfo& isa : CpuIsas()) {
+    if (!isa.supported) continue;
+    for (const char* fusion : {"on", "off"})
+      EXPECT_TRUE(SameBits(want, Logits(model, tokens, {.isa = isa.name, .threads = 2, .fusion = fusion})))
+          << isa.name << " " << fusion;
+  }
+  for (const std::string& pass : graph::PassSet::All().names()) {
+    for (int64_t chunk : {1, 13, 70}) {
+      for (const std::string& fusion : {pass, "no-" + pass}) {
+        EXPECT_TRUE(SameBits(
+            want, Logits(model, tokens, {.isa = "", .threads = 3, .chunk = chunk, .page = 16, .fusion = fusion})))
+            << fusion << " chunk " << chunk;
+      }
+    }
+  }
+}
+
+// Rows that give no logits change none of those that do.
+TEST_P(Contract, OnlyTheRowsThatAreAskedFor) {
+  const TestModel model(GetParam());
+  const std::vector<int32_t> tokens = Tokens(40, 10);
+  const std::vector<float> all = Logits(model, tokens, {});
+  for (const char* fusion : {"on", "off"}) {
+    const auto program = Compile(model, {.isa = "", .threads = 2, .fusion = fusion}, 40);
+    const auto state = std::move(*program->NewState({.n_pages = 2, .page_tokens = 32}));
+    std::vector<int32_t> positions(40);
+    std::iota(positions.begin(), positions.end(), 0);
+    const std::vector<int32_t> seq_start = {0, 40}, table = {1, 0}, rows = {3, 17, 39};
+    std::vector<float> logits(3 * kVocab);
+    ASSERT_TRUE(program->Run(
+        {.tokens = tokens, .positions = positions, .seq_start = seq_start, .page_table = table, .logit_rows = rows},
+        *state, logits));
+    for (size_t r = 0; r < rows.size(); r++)
+      EXPECT_EQ(std::memcmp(logits.data() + r * kVocab, all.data() + static_cast<size_t>(rows[r]) * kVocab,
+                            kVocab * sizeof(float)),
+                0)
+          << "row " << rows[r] << ", fusion " << fusion;
+    EXPECT_TRUE(program->Run(
+        {.tokens = tokens, .positions = positions, .seq_start = seq_start, .page_table = table, .logit_rows = {}},
+        *state, {}));
+  }
 }
 
 TEST_P(Contract, AnotherTokenChangesWhatFollowsAndNothingBefore) {
@@ -254,6 +310,35 @@ TEST(Program, PlanNamesKernelsAndFallbacks) {
   const auto strict = NewCpuBackend()->Compile(model.graph(), {.strict = true});
   ASSERT_FALSE(strict);
   EXPECT_EQ(strict.error().code, Code::kUnsupported);
+}
+
+TEST(Program, PlanAndTimesNameWhatIsFused) {
+  const TestModel model({TypeId::kQ4_K});
+  for (const bool on : {true, false}) {
+    const auto program = Compile(model, {.isa = "", .fusion = on ? "on" : "off"}, 8);
+    std::vector<std::string> fused;
+    for (const PlanEntry& entry : program->plan()) {
+      if (entry.op.starts_with("fused ")) fused.push_back(entry.op.substr(6));
+    }
+    EXPECT_EQ(fused, on ? graph::PassSet::All().names() : std::vector<std::string>{});
+    EXPECT_TRUE(program->op_times().empty());
+    program->TraceOps(true);
+    const auto state = std::move(*program->NewState({.n_pages = 2, .page_tokens = 16}));
+    std::vector<float> logits(kVocab);
+    const std::vector<int32_t> token = {1}, zero = {0}, start = {0, 1}, table = {0, 1};
+    ASSERT_TRUE(
+        program->Run({.tokens = token, .positions = zero, .seq_start = start, .page_table = table, .logit_rows = zero},
+                     *state, logits));
+    int64_t gate_up = 0;
+    for (const OpTime& time : program->op_times()) {
+      EXPECT_TRUE(time.decode);
+      EXPECT_EQ(time.steps, 1);
+      if (time.op.starts_with("gate-up ")) gate_up += time.calls;
+    }
+    EXPECT_EQ(gate_up, on ? 1 : 0);
+    program->TraceOps(false);
+    EXPECT_TRUE(program->op_times().empty());
+  }
 }
 
 TEST(Program, BadStepsAreRefused) {

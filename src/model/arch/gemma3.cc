@@ -55,7 +55,8 @@ void WriteGemma3(Builder& b) {
     graph::ValueId y = b.SelfAttention(
         b.Norm(x, Block(i, "attn_norm")), i,
         {.rope = local ? local_rope : global_rope, .qk_norm = true, .window = local ? window : 0, .scale = scale});
-    x = g.Add(x, b.Norm(y, Block(i, "post_attention_norm")));
+    y = b.Norm(y, Block(i, "post_attention_norm"));
+    x = g.Add(b.LogitRows(x, i), y);
     y = b.GatedFfn(b.Norm(x, Block(i, "ffn_norm")), i, graph::Activation::kGeluTanh);
     x = g.Add(x, b.Norm(y, Block(i, "post_ffw_norm")));
   }

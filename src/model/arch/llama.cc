@@ -10,8 +10,9 @@ void WriteLlama(Builder& b) {
   const int32_t rope = g.AddRope(b.Rope(/*interleaved=*/true));
   graph::ValueId x = g.Embed(b.Require("token_embd.weight", {c.width, c.vocab}), 1.0f);
   for (int64_t i = 0; i < c.layers; i++) {
-    x = g.Add(x, b.SelfAttention(b.Norm(x, Block(i, "attn_norm")), i, {.rope = rope}));
-    const graph::ValueId y = b.Norm(x, Block(i, "ffn_norm"));
+    graph::ValueId y = b.SelfAttention(b.Norm(x, Block(i, "attn_norm")), i, {.rope = rope});
+    x = g.Add(b.LogitRows(x, i), y);
+    y = b.Norm(x, Block(i, "ffn_norm"));
     x = g.Add(x,
               c.experts > 0 ? b.ExpertFfn(y, i, graph::Activation::kSilu) : b.GatedFfn(y, i, graph::Activation::kSilu));
   }

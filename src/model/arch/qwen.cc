@@ -19,8 +19,9 @@ void Write(Builder& b, bool qk_norm, bool experts) {
   const int32_t rope = g.AddRope(b.Rope(/*interleaved=*/false));
   graph::ValueId x = g.Embed(b.Require("token_embd.weight", {c.width, c.vocab}), 1.0f);
   for (int64_t i = 0; i < c.layers; i++) {
-    x = g.Add(x, b.SelfAttention(b.Norm(x, Block(i, "attn_norm")), i, {.rope = rope, .qk_norm = qk_norm}));
-    const graph::ValueId y = b.Norm(x, Block(i, "ffn_norm"));
+    graph::ValueId y = b.SelfAttention(b.Norm(x, Block(i, "attn_norm")), i, {.rope = rope, .qk_norm = qk_norm});
+    x = g.Add(b.LogitRows(x, i), y);
+    y = b.Norm(x, Block(i, "ffn_norm"));
     x = g.Add(x, experts ? b.ExpertFfn(y, i, graph::Activation::kSilu) : b.GatedFfn(y, i, graph::Activation::kSilu));
   }
   g.SetOutput(b.Logits(x));

@@ -22,6 +22,10 @@ constexpr ActKind ActOf(PanelKind kind) {
   return kind <= PanelKind::kBF16 ? ActKind::kF32 : kind <= PanelKind::kQ8_0 ? ActKind::kQ8x32 : ActKind::kQ8x256;
 }
 
+// The quantized form of one token of k columns: scales (float) and sums (int32) beside its k quants.
+constexpr int64_t ActScales(ActKind act, int64_t k) { return act == ActKind::kQ8x256 ? k / 256 : k / 32; }
+constexpr int64_t ActSums(ActKind act, int64_t k) { return act == ActKind::kQ8x256 ? k / 16 : k / 32; }
+
 // 4-bit quants of 32 columns: byte b of lane r in vector i holds k = 4 i + b in its low nibble and k = 16 + 4 i + b in its high one.
 struct alignas(32) PanelQ4_0 {
   uint8_t q[4][64];
