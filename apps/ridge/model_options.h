@@ -39,6 +39,7 @@ class ModelOptions {
   std::string model_, isa_, panel_cache_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto", fusion_ = "on";
   std::optional<int> threads_, gpu_layers_;
   std::optional<int64_t> context_, batch_, chunk_;
+  PlacementOptions placement_;
   int64_t page_ = 32;
   bool strict_ = false;
 };
@@ -50,6 +51,9 @@ Result<graph::PassSet> FusionOf(const std::string& value);
 // What -fa and -ngl may be in this build; both errors name the flag.
 Status CheckFlashAttention(const std::string& value);
 Status CheckGpuLayers(std::optional<int> layers, bool strict);  // a number that is resolved to 0 is noted on stderr
+
+// --cpu-mask --cpu-range --numa.
+void AddPlacement(CLI::App* app, PlacementOptions& placement);
 
 // Every setting as resolved, with the reason where it was chosen.
 Json ConfigJson(const service::Runtime& runtime);

@@ -240,6 +240,7 @@ CpuBudget ResolveThreads(std::optional<int> asked, const std::string& sys_root) 
   const std::string of_machine =
       limits.machine_cpus > cpus ? fmt::format(", affinity allows {} of {} CPUs", cpus, limits.machine_cpus) : "";
   CpuBudget budget;
+  budget.quota = limits.quota.has_value() && *limits.quota < cpus;
   budget.threads = cores;
   budget.reason = fmt::format("{} physical core{}{}{}", cores, cores == 1 ? "" : "s",
                               cpus > cores ? fmt::format(" of {} CPUs with SMT", cpus) : "", of_machine);
@@ -265,7 +266,21 @@ CpuBudget ResolveThreads(std::optional<int> asked, const std::string& sys_root) 
   }
   budget.reason = fmt::format("asked for; automatic would be {} ({})", budget.threads, budget.reason);
   budget.threads = *asked;
+  budget.asked = true;
   return budget;
+}
+
+std::vector<NumaNode> ReadNumaNodes(const std::vector<int>& cpus, const std::string& sys_root) {
+  const std::string folder = Root(sys_root) + "/sys/devices/system/node/";
+  std::vector<NumaNode> nodes;
+  for (const int id : ParseCpuList(ReadText(folder + "online").value_or(""))) {
+    NumaNode node{.id = id, .cpus = {}};
+    for (const int cpu : ParseCpuList(ReadText(fmt::format("{}node{}/cpulist", folder, id)).value_or(""))) {
+      if (std::find(cpus.begin(), cpus.end(), cpu) != cpus.end()) node.cpus.push_back(cpu);
+    }
+    if (!node.cpus.empty()) nodes.push_back(std::move(node));
+  }
+  return nodes;
 }
 
 MemoryBudget ReadMemory(const std::string& sys_root) {

@@ -20,6 +20,8 @@ struct CpuBudget {
   int threads = 1;      // at least 1
   std::string reason;   // why this number: flag, cores, SMT, quota
   std::string warning;  // empty, or one line for stderr: an asked number above what the process may use
+  bool asked = false;   // the flag's number
+  bool quota = false;   // a cgroup quota holds here: time is rationed, so timings say little
 };
 
 // `asked` is the flag's value; absent or below 1 means automatic: the smaller of physical cores in the affinity mask
@@ -34,6 +36,13 @@ struct CpuLimits {
   std::string quota_source;     // "/sys/fs/cgroup/a/cpu.max: 150000 100000"
 };
 CpuLimits ReadCpuLimits(const std::string& sys_root = "/");
+
+struct NumaNode {
+  int id = 0;
+  std::vector<int> cpus;  // those of the given CPUs that belong to it, ascending
+};
+// Memory nodes that hold at least one of the CPUs. Empty if the kernel knows none.
+std::vector<NumaNode> ReadNumaNodes(const std::vector<int>& cpus, const std::string& sys_root = "/");
 
 struct MemoryBudget {
   uint64_t machine_bytes = 0;           // MemTotal; 0 if unknown

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <utility>
 
+#include "base/thread_probe.h"
 #include "gguf/gguf.h"
 
 namespace ridge::service {
@@ -41,6 +42,25 @@ Status CheckRange(const char* flag, int64_t value, int64_t least, int64_t most) 
 }
 
 }  // namespace
+
+// Placement first: the threads are counted among the CPUs that it leaves.
+Status Runtime::ResolveCpus(const RuntimeOptions& options) {
+  if (options.threads && (*options.threads < 0 || *options.threads > 4096)) {
+    return Fail(Code::kOutOfRange, "setting is out of range")
+        .Where("-t")
+        .Found(std::to_string(*options.threads))
+        .Expected("1 to 4096 threads, or 0 to choose");
+  }
+  RIDGE_ASSIGN_OR_RETURN(placement_, ResolvePlacement(options.placement));
+  if (Status applied = ApplyPlacement(placement_); !applied) {
+    if (options.strict) return applied;
+    notes_.push_back(applied.error().Message());
+    placement_.cpus_reason = placement_.numa_reason = "refused by the system: " + applied.error().Message();
+  }
+  threads_ = ProbeThreads(ResolveThreads(options.threads));
+  if (!threads_.warning.empty()) notes_.push_back(threads_.warning);
+  return {};
+}
 
 Status Runtime::ResolveContext(const RuntimeOptions& options) {
   const int64_t trained = model_->config().context_tokens;
@@ -110,17 +130,8 @@ Status Runtime::ResolvePages(const RuntimeOptions& options) {
 Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   std::unique_ptr<Runtime> runtime(new Runtime);
   RIDGE_RETURN_IF_ERROR(runtime->ResolveChunk(options));
-  if (options.threads) {
-    if (*options.threads < 0 || *options.threads > 4096) {
-      return Fail(Code::kOutOfRange, "setting is out of range")
-          .Where("-t")
-          .Found(std::to_string(*options.threads))
-          .Expected("1 to 4096 threads, or 0 to choose");
-    }
-  }
-  runtime->threads_ = ResolveThreads(options.threads);
-  if (!runtime->threads_.warning.empty()) runtime->notes_.push_back(runtime->threads_.warning);
   runtime->passes_ = options.passes;
+  RIDGE_RETURN_IF_ERROR(runtime->ResolveCpus(options));
   runtime->strict_ = options.strict;
   Timer timer;
   RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.path));

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/placement.h"
 #include "base/result.h"
 #include "base/topology.h"
 #include "model/model.h"
@@ -22,7 +23,7 @@ namespace ridge::service {
 
 struct RuntimeOptions {
   std::string path;            // a GGUF file, or the first of a split model
-  std::optional<int> threads;  // not given: see ResolveThreads
+  std::optional<int> threads;  // not given: see ResolveThreads and ProbeThreads
   std::string isa;             // empty: the best that this CPU has
   std::optional<int64_t>
       context_tokens;  // prompt and output of one request; 0: what the model was trained for; not given: that, at most 4096
@@ -33,6 +34,7 @@ struct RuntimeOptions {
   backend::KvType k_type = backend::KvType::kF16, v_type = backend::KvType::kF16;
   graph::PassSet passes = graph::PassSet::All();
   bool strict = false;
+  PlacementOptions placement = {};
   std::string panel_cache_dir = {};  // folder that keeps repacked weights; empty: nothing is written
 };
 
@@ -50,6 +52,7 @@ class Runtime {
   const model::Model& model() const { return *model_; }
   backend::Program& program() const { return *program_; }
   const CpuBudget& threads() const { return threads_; }
+  const Placement& placement() const { return placement_; }
   int64_t context_tokens() const { return context_tokens_; }
   const std::string& context_reason() const { return context_reason_; }
   int64_t batch_tokens() const { return batch_tokens_; }
@@ -63,6 +66,7 @@ class Runtime {
 
  private:
   Runtime() = default;
+  Status ResolveCpus(const RuntimeOptions& options);
   Status ResolveContext(const RuntimeOptions& options);
   Status ResolvePages(const RuntimeOptions& options);
   Status ResolveChunk(const RuntimeOptions& options);
@@ -71,6 +75,7 @@ class Runtime {
   std::unique_ptr<backend::Backend> backend_;
   std::unique_ptr<backend::Program> program_;  // borrows the model's graph
   CpuBudget threads_;
+  Placement placement_;
   int64_t context_tokens_ = 0, batch_tokens_ = 0, chunk_tokens_ = 0;
   std::string context_reason_;
   graph::PassSet passes_ = graph::PassSet::All();
