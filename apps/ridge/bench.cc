@@ -195,6 +195,7 @@ void Describe(const service::Runtime& runtime, const Setup& setup, const Test& t
   row.type_k = setup.k_type;
   row.type_v = setup.v_type;
   row.fusion = setup.fusion;
+  row.flash_attention = runtime.state_options().flash_attention;
   row.n_prompt = test.prompt;
   row.n_gen = test.gen;
   row.n_depth = test.depth;
@@ -205,7 +206,7 @@ Status Bench(const Options& o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const BenchFormat format, ParseBenchFormat(out.json ? "json" : o.format));
   if (o.repetitions < 1)
     return Fail(Code::kUsage, "repetitions must be at least 1").Where("-r").Found(std::to_string(o.repetitions));
-  RIDGE_RETURN_IF_ERROR(CheckFlashAttention(o.flash_attention));
+  RIDGE_ASSIGN_OR_RETURN(const bool flash_attention, ParseFlashAttention(o.flash_attention));
   RIDGE_RETURN_IF_ERROR(CheckGpuLayers(o.gpu_layers, o.strict));
   RIDGE_RETURN_IF_ERROR(CheckLists(o));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<Test> tests, Tests(o));
@@ -230,6 +231,7 @@ Status Bench(const Options& o, Output& out) {
                                     .batch_tokens = setup.batch,
                                     .chunk_tokens = setup.chunk,
                                     .page_tokens = o.page,
+                                    .flash_attention = flash_attention,
                                     .strict = o.strict,
                                     .placement = o.placement,
                                     .panel_cache_dir = o.panel_cache};
@@ -267,10 +269,12 @@ void AddBench(CLI::App& root, Invocation& invocation) {
   app->add_option("--isa", o->isas, "instruction sets; the best one when not given")->envname("RIDGE_ISA");
   app->add_option("-b,--batch-size", o->batches, "most prompt tokens asked for at once")->capture_default_str();
   app->add_option("--ub,--ubatch-size", o->chunks, "prompt tokens of one step")->capture_default_str();
-  app->add_option("--ctk,--cache-type-k", o->k_types, "types of cached keys: f16 bf16 f32")->capture_default_str();
+  app->add_option("--ctk,--cache-type-k", o->k_types, "types of cached keys: f16 bf16 f32 q8_0 q4_0")
+      ->capture_default_str();
   app->add_option("--ctv,--cache-type-v", o->v_types, "types of cached values")->capture_default_str();
   app->add_option("--kv-page", o->page, "tokens per KV page")->capture_default_str();
-  app->add_option("--fa,--flash-attn", o->flash_attention, "auto or on")->capture_default_str();
+  app->add_option("--fa,--flash-attn", o->flash_attention, "auto, on, or off: all scores before one softmax")
+      ->capture_default_str();
   app->add_option("--fusion", o->fusions, FusionHelp() + " (may be given more than once)")
       ->allow_extra_args(false)
       ->capture_default_str();

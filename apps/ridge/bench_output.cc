@@ -26,7 +26,7 @@ Json RowJson(const BenchRow& r) {
   j["type_v"] = r.type_v;
   j["fusion"] = r.fusion;
   j["n_gpu_layers"] = 0;
-  j["flash_attn"] = true;
+  j["flash_attn"] = r.flash_attention;
   j["n_prompt"] = r.n_prompt;
   j["n_gen"] = r.n_gen;
   j["n_depth"] = r.n_depth;

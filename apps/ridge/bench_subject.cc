@@ -72,7 +72,7 @@ Status BenchSubject::Generate(int64_t n) {
 
 double StepReadBytes(const service::Runtime& runtime, double sequences, double context) {
   const backend::StateOptions& kv = runtime.state_options();
-  const double value_bytes = static_cast<double>(backend::ValueBytes(kv.k_type) + backend::ValueBytes(kv.v_type)) / 2;
+  const double value_bytes = (backend::ValueBytes(kv.k_type) + backend::ValueBytes(kv.v_type)) / 2;
   const graph::Graph& graph = runtime.model().graph();
   double bytes = 0;
   for (const graph::Op& op : graph.ops()) {

@@ -22,7 +22,7 @@ constexpr int64_t kCostSamples = 64;  // contexts at which the cost of a decode 
 
 double KvBytesPerValue(const Runtime& runtime) {
   const backend::StateOptions& state = runtime.state_options();
-  return 0.5 * static_cast<double>(backend::ValueBytes(state.k_type) + backend::ValueBytes(state.v_type));
+  return 0.5 * (backend::ValueBytes(state.k_type) + backend::ValueBytes(state.v_type));
 }
 
 // Bytes and operations of all prompt chunks. Attention sees, on average, what lies before the middle of a chunk.

@@ -40,12 +40,13 @@ void ModelOptions::Add(CLI::App* app) {
                   "most prompt tokens handed over at once (default 2048); an upper limit of -ub");
   app->add_option("--ub,--ubatch-size", chunk_, "-ub: prompt tokens of one step, the prompt chunk (default 512)");
   app->add_option("--kv-page", page_, "tokens of one KV page")->capture_default_str();
-  app->add_option("--ctk,--cache-type-k", k_type_, "-ctk: type of the K cache: f16, bf16 or f32")
+  app->add_option("--ctk,--cache-type-k", k_type_, "-ctk: type of the K cache: f16, bf16, f32, q8_0 or q4_0")
       ->capture_default_str();
-  app->add_option("--ctv,--cache-type-v", v_type_, "-ctv: type of the V cache: f16, bf16 or f32")
+  app->add_option("--ctv,--cache-type-v", v_type_,
+                  "-ctv: type of the V cache, chosen independently: f16, bf16, f32, q8_0 or q4_0")
       ->capture_default_str();
   app->add_option("--fa,--flash-attn", flash_attention_,
-                  "-fa: auto or on; this build has no attention without it, so off is refused")
+                  "-fa: auto, on, or off: all scores before one softmax, slower and with other bits (an experiment)")
       ->capture_default_str();
   app->add_option("--fusion", fusion_, FusionHelp())->capture_default_str();
   app->add_option("--ngl,--gpu-layers,--n-gpu-layers", gpu_layers_,
@@ -78,14 +79,9 @@ void AddPlacement(CLI::App* app, PlacementOptions& placement) {
       ->capture_default_str();
 }
 
-Status CheckFlashAttention(const std::string& value) {
-  if (value == "off" || value == "0") {
-    return Fail(Code::kUnsupported, "attention without flash attention is not in this build")
-        .Where("-fa")
-        .Found(value)
-        .Expected("auto or on");
-  }
-  if (value == "auto" || value == "on" || value == "1") return {};
+Result<bool> ParseFlashAttention(const std::string& value) {
+  if (value == "off" || value == "0") return false;
+  if (value == "auto" || value == "on" || value == "1") return true;
   return Fail(Code::kUsage, "wrong value").Where("-fa").Found(value).Expected("auto, on or off");
 }
 
@@ -102,7 +98,7 @@ Status CheckGpuLayers(std::optional<int> layers, bool strict) {
 }
 
 Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) const {
-  RIDGE_RETURN_IF_ERROR(CheckFlashAttention(flash_attention_));
+  RIDGE_ASSIGN_OR_RETURN(const bool flash_attention, ParseFlashAttention(flash_attention_));
   RIDGE_RETURN_IF_ERROR(CheckGpuLayers(gpu_layers_, strict_));
   service::RuntimeOptions options{.path = model_,
                                   .threads = threads_,
@@ -112,6 +108,7 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .chunk_tokens = chunk_,
                                   .logit_rows = needs.logit_rows,
                                   .page_tokens = page_,
+                                  .flash_attention = flash_attention,
                                   .strict = strict_,
                                   .placement = placement_,
                                   .panel_cache_dir = panel_cache_};
@@ -152,7 +149,12 @@ Json ConfigJson(const service::Runtime& runtime) {
           {"kv_pages", state.n_pages},
           {"type_k", std::string(backend::Name(state.k_type))},
           {"type_v", std::string(backend::Name(state.v_type))},
-          {"flash_attn", "on"},
+          {"kv_bytes_per_token",
+           runtime.model().KvBytesPerToken(backend::ValueBytes(state.k_type), backend::ValueBytes(state.v_type))},
+          {"flash_attn", state.flash_attention ? "on" : "off"},
+          {"flash_attn_reason",
+           state.flash_attention ? "scores are softmaxed split by split, which are combined in order"
+                                 : "-fa off: scores in full before the softmax; other bits than with flash attention"},
           {"fusion", runtime.passes().names()},
           {"n_gpu_layers", 0},
           {"n_gpu_layers_reason", kNoGpu},

@@ -48,8 +48,8 @@ class ModelOptions {
 std::string FusionHelp();
 Result<graph::PassSet> FusionOf(const std::string& value);
 
-// What -fa and -ngl may be in this build; both errors name the flag.
-Status CheckFlashAttention(const std::string& value);
+// -fa: whether scores are softmaxed split by split. The errors of both name the flag.
+Result<bool> ParseFlashAttention(const std::string& value);
 Status CheckGpuLayers(std::optional<int> layers, bool strict);  // a number that is resolved to 0 is noted on stderr
 
 // --cpu-mask --cpu-range --numa.

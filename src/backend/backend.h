@@ -22,10 +22,10 @@
 
 namespace ridge::backend {
 
-enum class KvType { kF16, kBF16, kF32 };
+enum class KvType { kF16, kBF16, kF32, kQ8_0, kQ4_0 };
 std::string_view Name(KvType type);
 Result<KvType> ParseKvType(std::string_view name);  // the error lists what this build has
-size_t ValueBytes(KvType type);
+double ValueBytes(KvType type);                     // bytes of one value, scales of blocks included: q8_0 1.0625
 
 // A file that holds weights of the graph: what a panel cache is keyed by. Borrowed.
 struct SourceFile {
@@ -58,6 +58,8 @@ struct StateOptions {
   int64_t n_pages = 0;
   int64_t page_tokens = 32;  // multiple of 16
   KvType k_type = KvType::kF16, v_type = KvType::kF16;
+  // Off: all scores of a row are computed before one softmax, instead of split by split. An experiment variable; other bits.
+  bool flash_attention = true;
 };
 
 // KV pages of all layers. The engine owns it; page ids come from cache::PagePool.

@@ -113,10 +113,11 @@ Status Runtime::ResolvePages(const RuntimeOptions& options) {
   state_options_ = {.n_pages = (context_tokens_ + page - 1) / page,
                     .page_tokens = page,
                     .k_type = options.k_type,
-                    .v_type = options.v_type};
-  const double kv_bytes = model_->KvBytesPerToken(static_cast<double>(backend::ValueBytes(options.k_type)),
-                                                  static_cast<double>(backend::ValueBytes(options.v_type))) *
-                          static_cast<double>(state_options_.n_pages * page);
+                    .v_type = options.v_type,
+                    .flash_attention = options.flash_attention};
+  const double kv_bytes =
+      model_->KvBytesPerToken(backend::ValueBytes(options.k_type), backend::ValueBytes(options.v_type)) *
+      static_cast<double>(state_options_.n_pages * page);
   const MemoryBudget memory = ReadMemory();
   const double model_bytes = static_cast<double>(model_->file().size_bytes());
   if (memory.allowed_bytes == 0 || kv_bytes + model_bytes <= static_cast<double>(memory.allowed_bytes)) return {};

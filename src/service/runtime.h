@@ -33,6 +33,7 @@ struct RuntimeOptions {
   int64_t page_tokens = 32;
   backend::KvType k_type = backend::KvType::kF16, v_type = backend::KvType::kF16;
   graph::PassSet passes = graph::PassSet::All();
+  bool flash_attention = true;
   bool strict = false;
   PlacementOptions placement = {};
   std::string panel_cache_dir = {};  // folder that keeps repacked weights; empty: nothing is written

@@ -3,6 +3,7 @@
 //
 // The tables are enumerated, so a new panel or KV kind is covered unasked. With arguments: only the ISAs named; --list: which run here.
 #include <cstdio>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <vector>
@@ -22,7 +23,7 @@ using namespace ridge::cpu;
 
 // A function pointer that is added to the table and not to this program would go unproved.
 constexpr size_t kKinds = static_cast<size_t>(PanelKind::kCount), kKvKinds = static_cast<size_t>(KvKind::kCount);
-static_assert(sizeof(Kernels) == sizeof(void*) * (1 + kKinds + 10 + kKvKinds * kKvKinds + kKvKinds),
+static_assert(sizeof(Kernels) == sizeof(void*) * (1 + kKinds + 10 + 2 + 2 * kKvKinds),
               "the kernel table has changed: cover the new kernel here");
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
@@ -212,29 +213,30 @@ void Elementwise(Hash& hash, Run run) {
 
 // ---------------------------------------------------------------- attention
 
-int64_t ValueBytesOf(KvKind kind) { return kind == KvKind::kF32 ? 4 : 2; }
+bool HasBlocks(KvKind kind) { return kind == KvKind::kQ8_0 || kind == KvKind::kQ4_0; }
 
 void AttentionDigest(const Kernels& kernels, KvKind k_kind, KvKind v_kind, Hash& hash) {
   struct Case {
     int64_t head_dim, page_tokens, n_tokens, rows;
     float size;
   };
-  for (const Case& c : {Case{64, 32, 70, 3, 1.0f}, Case{16, 16, 1, 1, 1.0f}, Case{80, 16, 33, 8, 4.0f},
-                        Case{128, 512, 1030, 5, 1.0f}, Case{32, 64, 600, 7, 30.0f}}) {
+  for (Case c : {Case{64, 32, 70, 3, 1.0f}, Case{16, 16, 1, 1, 1.0f}, Case{80, 16, 33, 8, 4.0f},
+                 Case{128, 512, 1030, 5, 1.0f}, Case{32, 64, 600, 13, 30.0f}}) {
+    if (HasBlocks(k_kind) || HasBlocks(v_kind)) c.head_dim = (c.head_dim + 31) / 32 * 32;
     Random random(static_cast<uint64_t>(c.head_dim * c.n_tokens));
-    const int64_t pages = (c.n_tokens + c.page_tokens - 1) / c.page_tokens, values = c.page_tokens * c.head_dim;
-    const int64_t k_bytes = values * ValueBytesOf(k_kind), v_bytes = values * ValueBytesOf(v_kind);
-    std::vector<uint8_t> k(static_cast<size_t>(pages * k_bytes), 0), v(static_cast<size_t>(pages * v_bytes), 0);
+    const int64_t pages = (c.n_tokens + c.page_tokens - 1) / c.page_tokens, tiles = c.page_tokens / kKvTile;
+    const int64_t k_tile = KvTileBytes(k_kind, c.head_dim), v_tile = KvTileBytes(v_kind, c.head_dim);
+    std::vector<uint8_t> k(static_cast<size_t>(pages * tiles * k_tile), 0),
+        v(static_cast<size_t>(pages * tiles * v_tile), 0);
     std::vector<int32_t> table(static_cast<size_t>(pages));
     for (int64_t p = 0; p < pages; p++) table[static_cast<size_t>(p)] = static_cast<int32_t>(pages - 1 - p);
     for (int64_t t = 0; t < c.n_tokens; t++) {
-      const int64_t page = table[static_cast<size_t>(t / c.page_tokens)], slot = t % c.page_tokens;
+      const int64_t tile = table[static_cast<size_t>(t / c.page_tokens)] * tiles + t % c.page_tokens / kKvTile;
       const std::vector<float> key = random.Floats(c.head_dim, c.size), value = random.Floats(c.head_dim, c.size);
-      kernels.store_kv[static_cast<int>(k_kind)](
-          key.data(), c.head_dim, k.data() + page * k_bytes + slot * ValueBytesOf(k_kind), c.page_tokens);
-      kernels.store_kv[static_cast<int>(v_kind)](
-          value.data(), c.head_dim, v.data() + page * v_bytes + slot * c.head_dim * ValueBytesOf(v_kind), 1);
+      kernels.store_k[static_cast<int>(k_kind)](key.data(), c.head_dim, k.data() + tile * k_tile, t % kKvTile);
+      kernels.store_v[static_cast<int>(v_kind)](value.data(), c.head_dim, v.data() + tile * v_tile, t % kKvTile);
     }
+    hash.Bytes(v.data(), v.size());
     hash.Bytes(k.data(), k.size());
     const std::vector<float> q = random.Floats(c.rows * c.head_dim, c.size);
     std::vector<float> out(q.size(), kPoison),
@@ -248,20 +250,39 @@ void AttentionDigest(const Kernels& kernels, KvKind k_kind, KvKind v_kind, Hash&
       lo.push_back(r == 0 ? 0 : random.Below(c.n_tokens));
       hi.push_back(r == 0 ? c.n_tokens : lo.back() + 1 + random.Below(c.n_tokens - lo.back()));
     }
-    kernels.attention[static_cast<int>(k_kind)][static_cast<int>(v_kind)]({.n_rows = c.rows,
-                                                                           .q = q_rows.data(),
-                                                                           .out = out_rows.data(),
-                                                                           .lo = lo.data(),
-                                                                           .hi = hi.data(),
-                                                                           .k = k.data(),
-                                                                           .v = v.data(),
-                                                                           .k_page_bytes = k_bytes,
-                                                                           .v_page_bytes = v_bytes,
-                                                                           .pages = table.data(),
-                                                                           .page_tokens = c.page_tokens,
-                                                                           .head_dim = c.head_dim,
-                                                                           .scale = 0.125f,
-                                                                           .scratch = scratch.data()});
+    AttentionArgs args{.n_rows = c.rows,
+                       .q = q_rows.data(),
+                       .out = out_rows.data(),
+                       .lo = lo.data(),
+                       .hi = hi.data(),
+                       .k_kind = k_kind,
+                       .v_kind = v_kind,
+                       .k = k.data(),
+                       .v = v.data(),
+                       .k_page_bytes = tiles * k_tile,
+                       .v_page_bytes = tiles * v_tile,
+                       .pages = table.data(),
+                       .page_tokens = c.page_tokens,
+                       .head_dim = c.head_dim,
+                       .scale = 0.125f,
+                       .scratch = scratch.data()};
+    kernels.attention(args);
+    hash.Floats(out);
+    // The same from its splits, and without splits.
+    const std::vector<float> whole = out;
+    const int64_t splits = (c.n_tokens + kKvSplit - 1) / kKvSplit, part = AttentionPartFloats(c.head_dim);
+    std::vector<float> parts(static_cast<size_t>(splits * c.rows * part), kPoison);
+    args.parts = parts.data(), args.split_end = splits;
+    kernels.attention(args);
+    for (int64_t r = 0; r < c.rows; r++)
+      kernels.combine_attention(parts.data() + r * part, splits, c.rows * part, c.head_dim,
+                                out_rows[static_cast<size_t>(r)]);
+    hash.Floats(out);
+    if (std::memcmp(whole.data(), out.data(), out.size() * sizeof(float)) != 0) hash.Bytes("parts", 5);
+    const int64_t stride = c.n_tokens / kKvTile * kKvTile + 2 * kKvTile;
+    std::vector<float> full(static_cast<size_t>(kMaxTileRows * stride), kPoison);
+    args.parts = nullptr, args.full = full.data(), args.full_stride = stride;
+    kernels.attention(args);
     hash.Floats(out);
   }
 }

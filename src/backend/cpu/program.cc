@@ -30,7 +30,7 @@ std::string NameOf(const Call& call) {
 }  // namespace
 
 Result<std::unique_ptr<backend::StateStore>> CpuProgram::NewState(const backend::StateOptions& options) {
-  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<backend::StateStore> state, PagedState::Create(*graph_, options));
+  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<backend::StateStore> state, PagedState::Create(*graph_, options, n_threads()));
   return state;
 }
 
@@ -184,94 +184,6 @@ void CpuProgram::RunRope(const Op& op) {
         kernels_->rope(x + t * cols + h * head, cos + t * half, sin + t * half, spec.rotary_dims, spec.interleaved);
     }
   });
-}
-
-void CpuProgram::StoreKv(int32_t layer_id, int64_t sequence, int64_t token, int64_t head, const float* k,
-                         const float* v) {
-  const PagedState::Layer& layer = state_->layer(layer_id);
-  const backend::StateOptions& o = state_->options();
-  const int64_t table = static_cast<int64_t>(step_->page_table.size() / (step_->seq_start.size() - 1));
-  const int64_t position = step_->positions[static_cast<size_t>(token)], slot = position % o.page_tokens;
-  const int64_t page = step_->page_table[static_cast<size_t>(sequence * table + position / o.page_tokens)];
-  const int64_t k_value = static_cast<int64_t>(backend::ValueBytes(o.k_type)),
-                v_value = static_cast<int64_t>(backend::ValueBytes(o.v_type));
-  kernels_->store_kv[static_cast<int>(KindOf(o.k_type))](
-      k, layer.head_dim, layer.k + page * layer.k_page_bytes + head * layer.k_head_bytes + slot * k_value,
-      o.page_tokens);
-  kernels_->store_kv[static_cast<int>(KindOf(o.v_type))](
-      v, layer.head_dim,
-      layer.v + page * layer.v_page_bytes + head * layer.v_head_bytes + slot * layer.head_dim * v_value, 1);
-}
-
-void CpuProgram::RunAppendKv(const Op& op) {
-  const PagedState::Layer& layer = state_->layer(op.attention.layer);
-  const float *k = Data(op.in[0]), *v = Data(op.in[1]);
-  // One unit is one KV head, so that no two threads write one cache line of a K page.
-  pool_->ParallelFor(static_cast<size_t>(layer.kv_heads), 1, [&](size_t begin, size_t end, int) {
-    for (int64_t s = 0; s + 1 < static_cast<int64_t>(step_->seq_start.size()); s++) {
-      for (int64_t t = step_->seq_start[static_cast<size_t>(s)]; t < step_->seq_start[static_cast<size_t>(s) + 1];
-           t++) {
-        for (int64_t h = static_cast<int64_t>(begin); h < static_cast<int64_t>(end); h++) {
-          const int64_t from = (t * layer.kv_heads + h) * layer.head_dim;
-          StoreKv(op.attention.layer, s, t, h, k + from, v + from);
-        }
-      }
-    }
-  });
-}
-
-void CpuProgram::RunAttention(const Op& op) {
-  const graph::AttentionSpec& spec = op.attention;
-  const PagedState::Layer& layer = state_->layer(spec.layer);
-  const backend::StateOptions& o = state_->options();
-  const auto kernel = kernels_->attention[static_cast<int>(KindOf(o.k_type))][static_cast<int>(KindOf(o.v_type))];
-  const float* q = Data(op.in[0]);
-  float* out = Data(op.out);
-  const int64_t group = spec.heads / spec.kv_heads, cols = spec.heads * spec.head_dim;
-  const int64_t heads_per_tile = std::min<int64_t>(group, kMaxQueryRows),
-                tokens_per_tile = std::max<int64_t>(1, kMaxQueryRows / group);
-  const int64_t head_tiles = (group + heads_per_tile - 1) / heads_per_tile;
-  const size_t seqs = step_->seq_start.size() - 1, table = step_->page_table.size() / seqs;
-  for (size_t s = 0; s < seqs; s++) {
-    const int64_t first = step_->seq_start[s], n = step_->seq_start[s + 1] - first;
-    const int64_t token_tiles = (n + tokens_per_tile - 1) / tokens_per_tile;
-    pool_->ParallelFor(
-        static_cast<size_t>(token_tiles * spec.kv_heads * head_tiles), 1, [&](size_t begin, size_t end, int worker) {
-          for (int64_t unit = static_cast<int64_t>(begin); unit < static_cast<int64_t>(end); unit++) {
-            // The longest rows first: what is claimed last is short.
-            const int64_t tile = token_tiles - 1 - unit / (spec.kv_heads * head_tiles);
-            const int64_t kv_head = unit / head_tiles % spec.kv_heads, head_begin = unit % head_tiles * heads_per_tile;
-            const float* rows[kMaxQueryRows];
-            float* outs[kMaxQueryRows];
-            int64_t lo[kMaxQueryRows], hi[kMaxQueryRows], count = 0;
-            for (int64_t t = first + tile * tokens_per_tile; t < first + std::min(n, (tile + 1) * tokens_per_tile);
-                 t++) {
-              const int64_t position = step_->positions[static_cast<size_t>(t)];
-              for (int64_t h = head_begin; h < std::min(group, head_begin + heads_per_tile); h++, count++) {
-                const int64_t offset = t * cols + (kv_head * group + h) * spec.head_dim;
-                rows[count] = q + offset;
-                outs[count] = out + offset;
-                hi[count] = position + 1;
-                lo[count] = spec.window > 0 ? std::max<int64_t>(0, position + 1 - spec.window) : 0;
-              }
-            }
-            kernel({.n_rows = count,
-                    .q = rows,
-                    .out = outs,
-                    .lo = lo,
-                    .hi = hi,
-                    .k = layer.k + kv_head * layer.k_head_bytes,
-                    .v = layer.v + kv_head * layer.v_head_bytes,
-                    .k_page_bytes = layer.k_page_bytes,
-                    .v_page_bytes = layer.v_page_bytes,
-                    .pages = step_->page_table.data() + s * table,
-                    .page_tokens = o.page_tokens,
-                    .head_dim = spec.head_dim,
-                    .scale = spec.scale,
-                    .scratch = worker_scratch_[static_cast<size_t>(worker)]});
-          }
-        });
-  }
 }
 
 void CpuProgram::RunGatedAct(const Op& op) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -73,6 +74,20 @@ class CpuProgram : public backend::Program {
     int32_t* sums = nullptr;
   };
 
+  // Query rows of one KV head and neighbouring tokens that share their reads of K and V; attention.cc.
+  struct QueryTile {
+    size_t seq = 0;
+    int64_t token_begin = 0, token_end = 0;             // rows of the step
+    int64_t kv_head = 0, head_begin = 0, head_end = 0;  // heads inside the KV head's group
+    int64_t split_begin = 0, split_end = 0;             // what its rows see
+    float* parts = nullptr;                             // not null: its splits are spread over units
+    int64_t rows() const { return (token_end - token_begin) * (head_end - head_begin); }
+  };
+  struct AttentionUnit {
+    size_t tile = 0;
+    int64_t split_begin = 0, split_end = 0;
+  };
+
   Status CheckStep(const backend::Step& step, const PagedState& state, size_t n_logits) const;
   void PlanCalls(const graph::Schedule& schedule);
   std::vector<bool> Elided() const;  // by ValueId: lives inside one group only, in scratch
@@ -110,6 +125,9 @@ class CpuProgram : public backend::Program {
   void StoreKv(int32_t layer, int64_t sequence, int64_t token, int64_t head, const float* k, const float* v);
   void RunAppendKv(const graph::Op& op);
   void RunAttention(const graph::Op& op);
+  void PlanAttention(const graph::AttentionSpec& spec);
+  void AttendUnit(const graph::Op& op, const AttentionUnit& unit, int worker);
+  void CombineTile(const graph::Op& op, const QueryTile& tile, int64_t row);
   void RunGatedAct(const graph::Op& op);
   void RunExperts(const graph::Op& op);
   void RunElementwise(const graph::Op& op);
@@ -148,6 +166,11 @@ class CpuProgram : public backend::Program {
   bool trace_ = false;
   std::vector<CallTime> call_times_;
   int64_t traced_steps_[2] = {};
+
+  // The attention op being run; the capacity stays.
+  std::vector<QueryTile> tiles_;
+  std::vector<AttentionUnit> units_;
+  std::vector<std::pair<size_t, int64_t>> combined_;  // (tile, row) of the rows whose splits are spread over units
 
   // The step being run.
   const backend::Step* step_ = nullptr;

@@ -106,6 +106,8 @@ struct Setting {
   int threads = 1;
   int64_t chunk = 64, page = 32;
   KvType kv = KvType::kF16;
+  std::optional<KvType> v = std::nullopt;  // where it is not as K
+  bool flash = true;
   std::string fusion = "on";
 };
 
@@ -130,8 +132,11 @@ std::unique_ptr<Program> Compile(const TestModel& model, const Setting& s, int64
 std::vector<float> Logits(const TestModel& model, const std::vector<int32_t>& tokens, const Setting& s) {
   const auto program = Compile(model, s, s.chunk);
   const int64_t pages = (static_cast<int64_t>(tokens.size()) + s.page - 1) / s.page;
-  const auto state =
-      std::move(*program->NewState({.n_pages = pages, .page_tokens = s.page, .k_type = s.kv, .v_type = s.kv}));
+  const auto state = std::move(*program->NewState({.n_pages = pages,
+                                                   .page_tokens = s.page,
+                                                   .k_type = s.kv,
+                                                   .v_type = s.v.value_or(s.kv),
+                                                   .flash_attention = s.flash}));
   std::vector<int32_t> table(static_cast<size_t>(pages)), positions(tokens.size());
   std::iota(table.rbegin(), table.rend(), 0);
   std::iota(positions.begin(), positions.end(), 0);
@@ -283,15 +288,70 @@ INSTANTIATE_TEST_SUITE_P(
                       std::vector<TypeId>{TypeId::kF16, TypeId::kBF16}),
     ContractName);
 
+// Long enough for three splits of the KV, so that threads share out the splits of one row.
 TEST(Program, KvTypesKeepTheContract) {
   const TestModel model({TypeId::kQ8_0});
-  const std::vector<int32_t> tokens = Tokens(80, 5);
-  const std::vector<float> f16 = Logits(model, tokens, {});
-  for (KvType type : {KvType::kBF16, KvType::kF32}) {
-    const std::vector<float> want = Logits(model, tokens, {.isa = "", .kv = type});
-    EXPECT_FALSE(SameBits(f16, want)) << "the KV type has no effect";
-    EXPECT_TRUE(
-        SameBits(want, Logits(model, tokens, {.isa = "scalar", .threads = 3, .chunk = 5, .page = 16, .kv = type})))
+  const std::vector<int32_t> tokens = Tokens(600, 5);
+  std::vector<std::vector<float>> seen;
+  for (const auto& [k, v] : {std::pair{KvType::kF16, KvType::kF16},
+                             {KvType::kBF16, KvType::kBF16},
+                             {KvType::kF32, KvType::kF32},
+                             {KvType::kQ8_0, KvType::kQ8_0},
+                             {KvType::kQ4_0, KvType::kQ4_0},
+                             {KvType::kQ8_0, KvType::kF16},
+                             {KvType::kF16, KvType::kQ4_0}}) {
+    for (bool flash : {true, false}) {
+      if (!flash && k != v) continue;
+      const std::vector<float> want = Logits(model, tokens, {.isa = "", .chunk = 600, .kv = k, .v = v, .flash = flash});
+      for (const std::vector<float>& other : seen) EXPECT_FALSE(SameBits(other, want)) << "a setting has no effect";
+      seen.push_back(want);
+      const auto same = [&](Setting s) {
+        s.kv = k, s.v = v, s.flash = flash;
+        EXPECT_TRUE(SameBits(want, Logits(model, tokens, s)))
+            << Name(k) << " " << Name(v) << " " << s.isa << " " << s.threads << " threads, chunk " << s.chunk
+            << ", page " << s.page;
+      };
+      for (const IsaInfo& isa : CpuIsas()) {
+        if (isa.supported) same({.isa = isa.name, .threads = 3, .chunk = 61, .page = 16});
+      }
+      same({.isa = "", .threads = 4, .chunk = 1});
+      same({.isa = "", .threads = 2, .chunk = 512, .page = 256});
+    }
+  }
+}
+
+TEST(Program, BlockKvTypesNeedWholeBlocks) {
+  Graph graph;
+  std::vector<std::byte> data(16 * 16 * sizeof(float));
+  const auto matrix = [&] {
+    return graph.AddWeight({.name = "w", .type = TypeId::kF32, .shape = {16, 16}, .data = data});
+  };
+  const ValueId x = graph.Embed(matrix(), 1);
+  const int32_t layer = graph.AddKvLayer({1, 16, 0});
+  graph.AppendKv(graph.MatMul(x, matrix()), graph.MatMul(x, matrix()), layer);
+  const ValueId y =
+      graph.Attention(graph.MatMul(x, matrix()), {.layer = layer, .heads = 1, .kv_heads = 1, .head_dim = 16});
+  graph.SetOutput(graph.MatMul(graph.SelectRows(y), matrix()));
+  const auto program = std::move(*NewCpuBackend()->Compile(graph, {}));
+  EXPECT_TRUE(program->NewState({.n_pages = 1}));
+  const auto k = program->NewState({.n_pages = 1, .k_type = KvType::kQ8_0});
+  ASSERT_FALSE(k);
+  EXPECT_EQ(k.error().code, Code::kUnsupported);
+  EXPECT_EQ(k.error().where, "-ctk");
+  EXPECT_NE(k.error().remedy.find("f16"), std::string::npos);
+  const auto v = program->NewState({.n_pages = 1, .v_type = KvType::kQ4_0});
+  ASSERT_FALSE(v);
+  EXPECT_EQ(v.error().where, "-ctv");
+}
+
+// The bytes of a state are what ValueBytes says, so that memory figures are right for block types.
+TEST(Program, StateSizeIsWhatValueBytesSays) {
+  const TestModel model({TypeId::kQ8_0});
+  const auto program = Compile(model, {}, 8);
+  for (KvType type : {KvType::kF16, KvType::kF32, KvType::kQ8_0, KvType::kQ4_0}) {
+    const auto state =
+        std::move(*program->NewState({.n_pages = 16, .page_tokens = 64, .k_type = type, .v_type = type}));
+    EXPECT_EQ(static_cast<double>(state->size_bytes()), ValueBytes(type) * 2 * 2 * kKvHeads * kDim * 16 * 64)
         << Name(type);
   }
 }

@@ -1,22 +1,39 @@
 #include "backend/cpu/state.h"
 
+#include <algorithm>
 #include <string>
 
 namespace ridge::cpu {
+namespace {
+
+Status CheckHead(const char* flag, backend::KvType type, int64_t head_dim) {
+  const bool blocks = type == backend::KvType::kQ8_0 || type == backend::KvType::kQ4_0;
+  if (!blocks || head_dim % 32 == 0) return {};
+  return Fail(Code::kUnsupported, "the model's heads are no multiple of this KV type's block")
+      .Where(flag)
+      .Found(std::string(backend::Name(type)) + " with heads of " + std::to_string(head_dim) + " channels")
+      .Expected("a multiple of 32 channels")
+      .Remedy(std::string("give ") + flag + " f16");
+}
+
+}  // namespace
 
 KvKind KindOf(backend::KvType type) {
   switch (type) {
     case backend::KvType::kF16: return KvKind::kF16;
     case backend::KvType::kBF16: return KvKind::kBF16;
     case backend::KvType::kF32: return KvKind::kF32;
+    case backend::KvType::kQ8_0: return KvKind::kQ8_0;
+    case backend::KvType::kQ4_0: return KvKind::kQ4_0;
   }
   return KvKind::kF16;
 }
 
-Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph,
-                                                       const backend::StateOptions& options) {
-  if (options.page_tokens < 16 || options.page_tokens % 16 != 0 || options.page_tokens > kKvSplit ||
-      kKvSplit % options.page_tokens != 0) {
+Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph, const backend::StateOptions& options,
+                                                       int n_threads) {
+  constexpr int64_t kMaxPageTokens = 512;
+  if (options.page_tokens < kKvTile || options.page_tokens > kMaxPageTokens ||
+      kMaxPageTokens % options.page_tokens != 0) {
     return Fail(Code::kInvalidArgument, "KV page size does not fit the attention kernels")
         .Where("--kv-page")
         .Found(std::to_string(options.page_tokens))
@@ -26,27 +43,47 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
     return Fail(Code::kInvalidArgument, "KV needs at least one page").Found(std::to_string(options.n_pages));
   auto state = std::make_unique<PagedState>();
   state->options_ = options;
-  const int64_t k_value = static_cast<int64_t>(backend::ValueBytes(options.k_type)),
-                v_value = static_cast<int64_t>(backend::ValueBytes(options.v_type));
+  const int64_t tiles = options.page_tokens / kKvTile;
   size_t total = 0;
   for (const graph::KvLayer& spec : graph.kv_layers()) {
+    RIDGE_RETURN_IF_ERROR(CheckHead("-ctk", options.k_type, spec.head_dim));
+    RIDGE_RETURN_IF_ERROR(CheckHead("-ctv", options.v_type, spec.head_dim));
     Layer layer;
     layer.kv_heads = spec.kv_heads;
     layer.head_dim = spec.head_dim;
-    layer.k_head_bytes = spec.head_dim * options.page_tokens * k_value;
-    layer.v_head_bytes = spec.head_dim * options.page_tokens * v_value;
-    layer.k_page_bytes = spec.kv_heads * layer.k_head_bytes;
-    layer.v_page_bytes = spec.kv_heads * layer.v_head_bytes;
-    total += static_cast<size_t>(options.n_pages * (layer.k_page_bytes + layer.v_page_bytes));
+    layer.k_tile_bytes = KvTileBytes(KindOf(options.k_type), spec.head_dim);
+    layer.v_tile_bytes = KvTileBytes(KindOf(options.v_type), spec.head_dim);
+    layer.k_page_bytes = tiles * layer.k_tile_bytes;
+    layer.v_page_bytes = tiles * layer.v_tile_bytes;
+    layer.k_head_bytes = options.n_pages * layer.k_page_bytes;
+    layer.v_head_bytes = options.n_pages * layer.v_page_bytes;
+    total += static_cast<size_t>(spec.kv_heads * (layer.k_head_bytes + layer.v_head_bytes));
     state->layers_.push_back(layer);
+  }
+  int64_t part_floats = 0, kv_tokens = options.n_pages * options.page_tokens;
+  for (const graph::Op& op : graph.ops()) {
+    if (op.kind == graph::OpKind::kAttention)
+      part_floats = std::max(part_floats, op.attention.heads * AttentionPartFloats(op.attention.head_dim));
+  }
+  if (n_threads > 1) {
+    constexpr int64_t kMoreSplits = 64;  // the last, partly filled split of so many sequences
+    RIDGE_ASSIGN_OR_RETURN(
+        state->parts_,
+        Buffer::Allocate(static_cast<size_t>((kv_tokens / kKvSplit + kMoreSplits) * part_floats) * sizeof(float)));
+  }
+  if (!options.flash_attention) {
+    state->full_stride_ = kv_tokens + kKvTile;
+    RIDGE_ASSIGN_OR_RETURN(
+        state->full_,
+        Buffer::Allocate(static_cast<size_t>(n_threads * kMaxTileRows * state->full_stride_) * sizeof(float)));
   }
   RIDGE_ASSIGN_OR_RETURN(state->memory_, Buffer::Allocate(total));
   uint8_t* at = state->memory_.As<uint8_t>();
   for (Layer& layer : state->layers_) {
     layer.k = at;
-    at += options.n_pages * layer.k_page_bytes;
+    at += layer.kv_heads * layer.k_head_bytes;
     layer.v = at;
-    at += options.n_pages * layer.v_page_bytes;
+    at += layer.kv_heads * layer.v_head_bytes;
   }
   return state;
 }

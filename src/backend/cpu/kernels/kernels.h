@@ -38,6 +38,29 @@ struct MatMulArgs {
   const float* residual = nullptr;  // [T, out_stride] like out, and may be out itself
 };
 
+// KV is kept in tiles of 16 consecutive tokens of one KV head; a page is page_tokens / 16 tiles. Of K, tokens lie along the lanes; of V,
+// channels do. A block of the quantized types is 32 channels of one token:
+//
+//   f16 bf16 f32   K [head_dim][16]                                            V [16][head_dim]
+//   q8_0           K [head_dim / 4][16][4] int8 + 128, [head_dim / 32][16] d   V [16][head_dim] int8, [head_dim / 32][16] d
+//   q4_0           K [head_dim / 32][4][16][4], [head_dim / 32][16] d          V [16][head_dim / 2],  [head_dim / 32][16] d
+//                    byte (i, token, b): channels 4 i + b, 16 + 4 i + b          byte i of a block: channels i, 16 + i
+//
+// d is half precision; 4-bit values have 8 added; of two in a byte the first is in the low half.
+enum class KvKind : int { kF16, kBF16, kF32, kQ8_0, kQ4_0, kCount };
+constexpr int kKvTile = 16;
+constexpr int64_t KvTileBytes(KvKind kind, int64_t head_dim) {
+  switch (kind) {
+    case KvKind::kF16:
+    case KvKind::kBF16: return 32 * head_dim;
+    case KvKind::kF32: return 64 * head_dim;
+    case KvKind::kQ8_0: return 17 * head_dim;
+    case KvKind::kQ4_0: return 9 * head_dim;
+    case KvKind::kCount: break;
+  }
+  return 0;
+}
+
 // Attention of some query rows (heads of one KV head, of one or several tokens) over the pages of one sequence.
 struct AttentionArgs {
   int64_t n_rows = 0;               // 1 .. kMaxQueryRows
@@ -45,20 +68,31 @@ struct AttentionArgs {
   float* const* out = nullptr;      // [n_rows] -> [head_dim]
   const int64_t* lo = nullptr;      // [n_rows] first token seen
   const int64_t* hi = nullptr;      // [n_rows] one past the last
-  const uint8_t* k = nullptr;       // pages of K of this head: [page][head_dim][page_tokens], k_page_bytes apart
-  const uint8_t* v = nullptr;       // pages of V: [page][page_tokens][head_dim]
+  KvKind k_kind = KvKind::kF16, v_kind = KvKind::kF16;
+  const uint8_t* k = nullptr;  // this head's pages of K: [page][page_tokens / 16] tiles, k_page_bytes apart
+  const uint8_t* v = nullptr;  // and of V
   int64_t k_page_bytes = 0, v_page_bytes = 0;
   const int32_t* pages = nullptr;  // page ids of the sequence
   int64_t page_tokens = 0, head_dim = 0;
   float scale = 1;
   float* scratch = nullptr;  // AttentionScratchFloats(head_dim)
+  // Not null: only splits [split_begin, split_end) are computed and stay uncombined, [split][n_rows][AttentionPartFloats(head_dim)];
+  // `out` is not written.
+  float* parts = nullptr;
+  int64_t split_begin = 0, split_end = 0;
+  // Not null: no splits; the scores of up to kMaxTileRows rows are computed in full before one softmax, [row][full_stride].
+  float* full = nullptr;
+  int64_t full_stride = 0;  // tokens, a multiple of 16: all that a row can see, and 16 more
 };
-constexpr int kMaxQueryRows = 8;
-constexpr int kKvSplit =
-    512;  // tokens per split: scores of a split are computed, then softmaxed, then combined in order
-constexpr int64_t AttentionScratchFloats(int64_t head_dim) { return kMaxQueryRows * (kKvSplit + head_dim + 64); }
+constexpr int kMaxQueryRows = 64;  // they share each split while it is in L2
+constexpr int kMaxTileRows = 8;    // they share each load
+constexpr int kKvSplit = 256;  // tokens per split: their scores are softmaxed together; splits are combined in order
+constexpr int64_t AttentionPartFloats(int64_t head_dim) { return head_dim + 16; }  // values, largest score, sum, seen
+constexpr int64_t AttentionScratchFloats(int64_t head_dim) {
+  return kMaxQueryRows * head_dim + kMaxTileRows * (kKvSplit + 16 + head_dim) +
+         (head_dim / 32 + 1) * kMaxTileRows * 80 + kKvSplit * head_dim / 4;
+}
 
-enum class KvKind : int { kF16, kBF16, kF32, kCount };
 enum class GateKind : int { kSilu, kGeluTanh };
 
 struct Kernels {
@@ -78,10 +112,12 @@ struct Kernels {
   void (*axpy)(float factor, const float* x, int64_t n, float* acc);
   // x [n] -> softmax in place.
   void (*softmax)(float* x, int64_t n);
-  void (*attention[static_cast<int>(KvKind::kCount)][static_cast<int>(KvKind::kCount)])(
-      const AttentionArgs& args);  // [K][V]
-  void (*store_kv[static_cast<int>(KvKind::kCount)])(const float* x, int64_t n, uint8_t* out,
-                                                     int64_t stride_values);  // one row, strided
+  void (*attention)(const AttentionArgs& args);
+  // Combines the parts of one row, n of them `stride` floats apart, in order: what attention without parts would have given.
+  void (*combine_attention)(const float* parts, int64_t n, int64_t stride, int64_t head_dim, float* out);
+  // One token x [head_dim] into slot 0 .. 15 of a tile.
+  void (*store_k[static_cast<int>(KvKind::kCount)])(const float* x, int64_t head_dim, uint8_t* tile, int64_t slot);
+  void (*store_v[static_cast<int>(KvKind::kCount)])(const float* x, int64_t head_dim, uint8_t* tile, int64_t slot);
 };
 
 // One per target that this binary was built with; which of them the CPU can run is decided in isa.cc.
