@@ -50,7 +50,7 @@ struct CompileOptions {
 
 // What loading did that people should know.
 struct LoadReport {
-  std::string panel_cache = "off";     // "off", "read …", "written …", or why neither
+  std::string panel_cache = "off";      // "off", "read …", "written …", or why neither
   std::vector<std::string> notes = {};  // one line each, for stderr
 };
 

@@ -17,7 +17,7 @@ void Decode(const BlockIQ1_M& block, float* out) {
     const int high = block.qh[i / 2] >> (4 * (i % 2)) & 0xf;
     const float offset = (high & 8) != 0 ? -kIQ1Offset : kIQ1Offset;
     const uint64_t row = kGridIQ1[block.qs[i] | (high & 7) << 8];
-    for (int n = 0; n < 8; ++n) out[8 * i + n] = scale * (static_cast<float>(GridValue(row, n)) + offset);
+    for (int n = 0; n < 8; ++n) out[8 * i + n] = scale * (static_cast<float>(TernaryValue(row, n)) + offset);
   }
 }
 

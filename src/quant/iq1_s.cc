@@ -14,7 +14,7 @@ void Decode(const BlockIQ1_S& block, float* out) {
     const float offset = (qh & 0x8000) != 0 ? -kIQ1Offset : kIQ1Offset;
     for (int j = 0; j < 4; ++j) {
       const uint64_t row = kGridIQ1[block.qs[4 * s + j] | (qh >> (3 * j) & 7) << 8];
-      for (int n = 0; n < 8; ++n) out[32 * s + 8 * j + n] = scale * (static_cast<float>(GridValue(row, n)) + offset);
+      for (int n = 0; n < 8; ++n) out[32 * s + 8 * j + n] = scale * (static_cast<float>(TernaryValue(row, n)) + offset);
     }
   }
 }

@@ -42,14 +42,11 @@ void CpuProgram::QuantizeStrip(const Call& call, const float* x, int64_t row, in
     int32_t sums[ActSums(kAct, kStripRows)];
     QuantizeRow(kAct, x, cols, slot.q + row * k + col, slot.d + row * ActScales(kAct, k) + col / 256, sums);
     int32_t* to = slot.sums + row * ActSums(kAct, k);
-    if constexpr (ActSums(kAct, 256) == 16) {
-      std::copy_n(sums, cols / 16, to + col / 16);
-    } else {  // 16-bit sums of each 16 quants, then of each 32
-      const char* from = reinterpret_cast<const char*>(sums);
-      char* bytes = reinterpret_cast<char*>(to);
-      std::memcpy(bytes + col / 8, from, static_cast<size_t>(cols / 8));
-      std::memcpy(bytes + k / 8 + col / 16, from + cols / 8, static_cast<size_t>(cols / 16));
-    }
+    // 16-bit sums of each 16 quants, then of each 32.
+    const char* from = reinterpret_cast<const char*>(sums);
+    char* bytes = reinterpret_cast<char*>(to);
+    std::memcpy(bytes + col / 8, from, static_cast<size_t>(cols / 8));
+    std::memcpy(bytes + k / 8 + col / 16, from + cols / 8, static_cast<size_t>(cols / 16));
   }
 }
 

@@ -2,18 +2,11 @@
 
 #include <cstring>
 
+#include "backend/cpu/pack_blocks.h"
 #include "quant/blocks.h"
 
 namespace ridge::cpu {
 namespace {
-
-uint32_t Load32(const void* p) {
-  uint32_t x;
-  std::memcpy(&x, p, 4);
-  return x;
-}
-
-void Store32(uint8_t* p, uint32_t x) { std::memcpy(p, &x, 4); }
 
 // Each bit b of a nibble as bit 0 of byte b.
 uint32_t SpreadNibble(uint32_t nibble) {
@@ -31,12 +24,12 @@ void PackFloat(const std::byte* rows, int64_t n_rows, int64_t k, uint8_t* panel)
 
 // ---------------------------------------------------------------- one block of one row into lane r
 
-void PackBlock(const quant::BlockQ4_0& b, int r, PanelQ4_0& to) {
+void PackQ4_0(const quant::BlockQ4_0& b, int r, PanelQ4_0& to) {
   for (int i = 0; i < 4; i++) Store32(to.q[i] + 4 * r, Load32(b.qs + 4 * i));
   to.d[r] = b.d;
 }
 
-void PackBlock(const quant::BlockQ4_1& b, int r, PanelQ4_1& to) {
+void PackQ4_1(const quant::BlockQ4_1& b, int r, PanelQ4_1& to) {
   for (int i = 0; i < 4; i++) Store32(to.q[i] + 4 * r, Load32(b.qs + 4 * i));
   to.d[r] = b.d;
   to.m[r] = b.m;
@@ -49,20 +42,20 @@ void PackHighBits(const uint8_t* qh, int r, uint8_t* h) {
   Store32(h + 4 * r, out);
 }
 
-void PackBlock(const quant::BlockQ5_0& b, int r, PanelQ5_0& to) {
+void PackQ5_0(const quant::BlockQ5_0& b, int r, PanelQ5_0& to) {
   for (int i = 0; i < 4; i++) Store32(to.q[i] + 4 * r, Load32(b.qs + 4 * i));
   PackHighBits(b.qh, r, to.h);
   to.d[r] = b.d;
 }
 
-void PackBlock(const quant::BlockQ5_1& b, int r, PanelQ5_1& to) {
+void PackQ5_1(const quant::BlockQ5_1& b, int r, PanelQ5_1& to) {
   for (int i = 0; i < 4; i++) Store32(to.q[i] + 4 * r, Load32(b.qs + 4 * i));
   PackHighBits(b.qh, r, to.h);
   to.d[r] = b.d;
   to.m[r] = b.m;
 }
 
-void PackBlock(const quant::BlockQ8_0& b, int r, PanelQ8_0& to) {
+void PackQ8_0(const quant::BlockQ8_0& b, int r, PanelQ8_0& to) {
   for (int g = 0; g < 8; g++) Store32(to.q[g] + 4 * r, Load32(b.qs + 4 * g) ^ 0x80808080u);
   to.d[r] = b.d;
 }
@@ -80,21 +73,22 @@ void PackNibbles(const uint8_t* qs, int r, uint8_t (*even)[64], uint8_t (*odd)[6
 
 // The eight 6-bit scales and minima of Q4_K and Q5_K.
 template <class Panel>
-void PackScales(const uint8_t* s, int r, Panel& to) {
+void PackScales(const uint8_t (&s)[12], int r, Panel& to) {
   for (int j = 0; j < 8; j++) {
-    to.sc[j][r] = j < 4 ? s[j] & 63 : (s[j + 4] & 15) | (s[j - 4] >> 6 << 4);
-    to.mn[j][r] = j < 4 ? s[j + 4] & 63 : (s[j + 4] >> 4) | (s[j] >> 6 << 4);
+    const quant::ScaleMin sm = quant::UnpackScaleMin(s, j);
+    to.sc[j / 2][r][j % 2] = static_cast<int8_t>(sm.scale);
+    to.mn[j / 2][r][j % 2] = static_cast<int8_t>(sm.min);
   }
 }
 
-void PackBlock(const quant::BlockQ4_K& b, int r, PanelQ4_K& to) {
+void PackQ4_K(const quant::BlockQ4_K& b, int r, PanelQ4_K& to) {
   for (int c = 0; c < 4; c++) PackNibbles(b.qs + 32 * c, r, to.q[2 * c], to.q[2 * c + 1]);
   PackScales(b.scales, r, to);
   to.d[r] = b.d;
   to.dm[r] = b.dmin;
 }
 
-void PackBlock(const quant::BlockQ5_K& b, int r, PanelQ5_K& to) {
+void PackQ5_K(const quant::BlockQ5_K& b, int r, PanelQ5_K& to) {
   for (int c = 0; c < 4; c++) PackNibbles(b.qs + 32 * c, r, to.q[2 * c], to.q[2 * c + 1]);
   for (int j = 0; j < 8; j++) {
     uint32_t bits = 0;
@@ -106,7 +100,7 @@ void PackBlock(const quant::BlockQ5_K& b, int r, PanelQ5_K& to) {
   to.dm[r] = b.dmin;
 }
 
-void PackBlock(const quant::BlockQ6_K& b, int r, PanelQ6_K& to) {
+void PackQ6_K(const quant::BlockQ6_K& b, int r, PanelQ6_K& to) {
   for (int half = 0; half < 2; half++) {
     for (int s = 0; s < 2; s++) {  // low nibbles: sub-block 4 half + s; high ones: 4 half + s + 2
       PackNibbles(b.ql + 64 * half + 32 * s, r, to.q[4 * half + s], to.q[4 * half + s + 2]);
@@ -119,71 +113,172 @@ void PackBlock(const quant::BlockQ6_K& b, int r, PanelQ6_K& to) {
       Store32(to.h[4 * half + s][1] + 4 * r, pairs[1]);
     }
   }
-  for (int s = 0; s < 16; s++) to.sc[s][r] = b.scales[s];
+  for (int s = 0; s < 16; s++) to.sc[s / 2][r][s % 2] = b.scales[s];
   to.d[r] = b.d;
 }
 
-template <class Block, class Panel>
-void PackBlocks(const std::byte* rows, int64_t n_rows, int64_t k, uint8_t* panel) {
-  const int64_t n = k / Block::kElements;
-  Panel* to = reinterpret_cast<Panel*>(panel);
-  for (int64_t r = 0; r < n_rows; r++) {
-    for (int64_t i = 0; i < n; i++) {
-      Block block;
-      std::memcpy(&block, rows + (r * n + i) * static_cast<int64_t>(sizeof(Block)), sizeof(Block));
-      PackBlock(block, static_cast<int>(r), to[i]);
-    }
-  }
+void PackMXFP4(const quant::BlockMXFP4& b, int r, PanelQ4_0& to) {
+  for (int i = 0; i < 4; i++) Store32(to.q[i] + 4 * r, Load32(b.qs + 4 * i));
+  // 2^(e - 128) as a bfloat16; below the normal ones from e = 1 down.
+  to.d[r] = static_cast<uint16_t>(b.e < 2 ? 0x20 << b.e : (b.e - 1) << 7);
 }
 
-// One row per kind: the only place that ties a GGUF type to a panel.
-struct Entry {
-  quant::TypeId type;
-  PanelKind kind;
+void PackIQ4_NL(const quant::BlockIQ4_NL& b, int r, PanelQ4_0& to) {
+  for (int i = 0; i < 4; i++) Store32(to.q[i] + 4 * r, Load32(b.qs + 4 * i));
+  to.d[r] = b.d;
+}
+
+// Half of an E4M3 scale without sign, exact as a half: 4 significant bits, 2^-10 at least. 0 and 0x7f are 0.
+uint16_t HalfOfE4m3(uint8_t bits) {
+  const int exponent = bits >> 3 & 15, mantissa = bits & 7;
+  if (bits == 0 || bits == 0x7f) return 0;
+  if (exponent != 0) return static_cast<uint16_t>((exponent + 7) << 10 | mantissa << 7);
+  int shift = 0;
+  while ((mantissa << shift & 8) == 0) shift++;
+  return static_cast<uint16_t>((8 - shift) << 10 | (mantissa << shift & 7) << 7);
+}
+
+// A block of 64 fills two of the panel's.
+void PackNVFP4(const quant::BlockNVFP4& b, int r, PanelNVFP4* to) {
+  for (int n = 0; n < 64; n++) {
+    const int byte = b.qs[n / 16 * 8 + n % 8];
+    PutNibble(to[n / 32].q, r, n % 32, n % 16 < 8 ? byte & 15 : byte >> 4);
+  }
+  for (int g = 0; g < 4; g++) to[g / 2].d[g % 2][r] = HalfOfE4m3(b.d[g]);
+}
+
+void PackQ2_0(const quant::BlockQ2_0& b, int r, PanelQ2_0* to) {
+  for (int n = 0; n < 64; n++) PutPair(to[n / 32].q, r, n % 32, b.qs[n / 4] >> (2 * (n % 4)) & 3);
+  for (int i = 0; i < 2; i++) to[i].d[r] = b.d;
+}
+
+void PackQ1_0(const quant::BlockQ1_0& b, int r, PanelQ2_0* to) {
+  for (int n = 0; n < 128; n++) PutPair(to[n / 32].q, r, n % 32, (b.qs[n / 8] >> (n % 8) & 1) * 2);
+  for (int i = 0; i < 4; i++) to[i].d[r] = b.d;
+}
+
+void PackQ2_K(const quant::BlockQ2_K& b, int r, PanelQ2_K& to) {
+  for (int n = 0; n < 256; n++) PutPair(to.q[n / 32], r, n % 32, b.qs[n / 128 * 32 + n % 32] >> (2 * (n / 32 % 4)) & 3);
+  for (int s = 0; s < 16; s++) {
+    to.sc[s / 2][r][s % 2] = b.scales[s] & 15;
+    to.mn[s / 2][r][s % 2] = static_cast<int8_t>(b.scales[s] >> 4);
+  }
+  to.d[r] = b.d;
+  to.dm[r] = b.dmin;
+}
+
+void PackQ3_K(const quant::BlockQ3_K& b, int r, PanelQ3& to) {
+  for (int n = 0; n < 256; n++) {
+    const int low = b.qs[n / 128 * 32 + n % 32] >> (2 * (n / 32 % 4)) & 3;
+    PutTriple(to, r, n, low | (b.hmask[n % 32] >> (n / 32) & 1) << 2);
+  }
+  for (int s = 0; s < 16; s++) {
+    const int low = b.scales[s % 8] >> (s < 8 ? 0 : 4) & 15, high = b.scales[8 + s % 4] >> (2 * (s / 4)) & 3;
+    to.sc[s / 2][r][s % 2] = static_cast<int8_t>((low | high << 4) - 32);
+  }
+  to.d[r] = b.d;
+}
+
+void PackTQ2_0(const quant::BlockTQ2_0& b, int r, PanelTQ& to) {
+  for (int n = 0; n < 256; n++) PutPair(to.q[n / 32], r, n % 32, b.qs[n / 128 * 32 + n % 32] >> (2 * (n / 32 % 4)) & 3);
+  to.d[r] = b.d;
+}
+
+void PackTQ1_0(const quant::BlockTQ1_0& b, int r, PanelTQ& to) {
+  constexpr int kPower[] = {1, 3, 9, 27, 81};
+  for (int n = 0; n < 256; n++) {
+    const int byte = n < 160 ? b.qs[n % 32] : n < 240 ? b.qs[32 + (n - 160) % 16] : b.qh[(n - 240) % 4];
+    const int digit = n < 160 ? n / 32 : n < 240 ? (n - 160) / 16 : (n - 240) / 4;
+    PutPair(to.q[n / 32], r, n % 32, (byte * kPower[digit] & 0xff) * 3 >> 8);
+  }
+  to.d[r] = b.d;
+}
+
+// One row per tensor type; those of the codebook types are in pack_codebooks.cc.
+using quant::TypeId;
+constexpr PackEntry kEntries[] = {
+    {TypeId::kF32, PanelKind::kF32, PackFloat<uint32_t>},
+    {TypeId::kF16, PanelKind::kF16, PackFloat<uint16_t>},
+    {TypeId::kBF16, PanelKind::kBF16, PackFloat<uint16_t>},
+    {TypeId::kQ4_0, PanelKind::kQ4_0, PackBlocks<PackQ4_0>},
+    {TypeId::kQ4_1, PanelKind::kQ4_1, PackBlocks<PackQ4_1>},
+    {TypeId::kQ5_0, PanelKind::kQ5_0, PackBlocks<PackQ5_0>},
+    {TypeId::kQ5_1, PanelKind::kQ5_1, PackBlocks<PackQ5_1>},
+    {TypeId::kQ8_0, PanelKind::kQ8_0, PackBlocks<PackQ8_0>},
+    {TypeId::kIQ4_NL, PanelKind::kIQ4_NL, PackBlocks<PackIQ4_NL>},
+    {TypeId::kMXFP4, PanelKind::kMXFP4, PackBlocks<PackMXFP4>},
+    {TypeId::kNVFP4, PanelKind::kNVFP4, PackBlocks<PackNVFP4>},
+    {TypeId::kQ2_0, PanelKind::kQ2_0, PackBlocks<PackQ2_0>},
+    {TypeId::kQ1_0, PanelKind::kQ2_0, PackBlocks<PackQ1_0>},
+    {TypeId::kQ2_K, PanelKind::kQ2_K, PackBlocks<PackQ2_K>},
+    {TypeId::kQ3_K, PanelKind::kQ3_K, PackBlocks<PackQ3_K>},
+    {TypeId::kQ4_K, PanelKind::kQ4_K, PackBlocks<PackQ4_K>},
+    {TypeId::kQ5_K, PanelKind::kQ5_K, PackBlocks<PackQ5_K>},
+    {TypeId::kQ6_K, PanelKind::kQ6_K, PackBlocks<PackQ6_K>},
+    {TypeId::kTQ1_0, PanelKind::kTQ, PackBlocks<PackTQ1_0>},
+    {TypeId::kTQ2_0, PanelKind::kTQ, PackBlocks<PackTQ2_0>},
+};
+
+struct KindInfo {
   const char* name;
   int64_t columns;      // per panel block
   int64_t block_bytes;  // of 16 rows
-  void (*pack)(const std::byte*, int64_t, int64_t, uint8_t*);
 };
 
-template <class Block, class Panel>
-constexpr Entry Blocks(quant::TypeId type, PanelKind kind, const char* name) {
-  return {type, kind, name, Block::kElements, sizeof(Panel), PackBlocks<Block, Panel>};
+// By PanelKind.
+constexpr KindInfo kKinds[] = {
+    {"panel16.f32", 1, 64},
+    {"panel16.f16", 1, 32},
+    {"panel16.bf16", 1, 32},
+    {"panel16.q4_0", 32, sizeof(PanelQ4_0)},
+    {"panel16.q4_1", 32, sizeof(PanelQ4_1)},
+    {"panel16.q5_0", 32, sizeof(PanelQ5_0)},
+    {"panel16.q5_1", 32, sizeof(PanelQ5_1)},
+    {"panel16.q8_0", 32, sizeof(PanelQ8_0)},
+    {"panel16.iq4_nl", 32, sizeof(PanelQ4_0)},
+    {"panel16.mxfp4", 32, sizeof(PanelQ4_0)},
+    {"panel16.nvfp4", 32, sizeof(PanelNVFP4)},
+    {"panel16.q2_0", 32, sizeof(PanelQ2_0)},
+    {"panel16.q2_k", 256, sizeof(PanelQ2_K)},
+    {"panel16.q3_k", 256, sizeof(PanelQ3)},
+    {"panel16.q4_k", 256, sizeof(PanelQ4_K)},
+    {"panel16.q5_k", 256, sizeof(PanelQ5_K)},
+    {"panel16.q6_k", 256, sizeof(PanelQ6_K)},
+    {"panel16.iq4_xs", 256, sizeof(PanelIQ4)},
+    {"panel16.iq3_xxs", 256, sizeof(PanelIQ4)},
+    {"panel16.iq3_s", 256, sizeof(PanelIQ4)},
+    {"panel16.iq2", 256, sizeof(PanelQ3)},
+    {"panel16.iq1", 256, sizeof(PanelQ3)},
+    {"panel16.tq", 256, sizeof(PanelTQ)},
+};
+static_assert(std::size(kKinds) == static_cast<size_t>(PanelKind::kCount));
+
+const KindInfo& InfoOf(PanelKind kind) { return kKinds[static_cast<size_t>(kind)]; }
+
+const PackEntry* EntryOf(quant::TypeId type) {
+  for (const PackEntry& entry : kEntries) {
+    if (entry.type == type) return &entry;
+  }
+  for (const PackEntry& entry : CodebookEntries()) {
+    if (entry.type == type) return &entry;
+  }
+  return nullptr;
 }
-
-using quant::TypeId;
-constexpr Entry kEntries[] = {
-    {TypeId::kF32, PanelKind::kF32, "panel16.f32", 1, 64, PackFloat<uint32_t>},
-    {TypeId::kF16, PanelKind::kF16, "panel16.f16", 1, 32, PackFloat<uint16_t>},
-    {TypeId::kBF16, PanelKind::kBF16, "panel16.bf16", 1, 32, PackFloat<uint16_t>},
-    Blocks<quant::BlockQ4_0, PanelQ4_0>(TypeId::kQ4_0, PanelKind::kQ4_0, "panel16.q4_0"),
-    Blocks<quant::BlockQ4_1, PanelQ4_1>(TypeId::kQ4_1, PanelKind::kQ4_1, "panel16.q4_1"),
-    Blocks<quant::BlockQ5_0, PanelQ5_0>(TypeId::kQ5_0, PanelKind::kQ5_0, "panel16.q5_0"),
-    Blocks<quant::BlockQ5_1, PanelQ5_1>(TypeId::kQ5_1, PanelKind::kQ5_1, "panel16.q5_1"),
-    Blocks<quant::BlockQ8_0, PanelQ8_0>(TypeId::kQ8_0, PanelKind::kQ8_0, "panel16.q8_0"),
-    Blocks<quant::BlockQ4_K, PanelQ4_K>(TypeId::kQ4_K, PanelKind::kQ4_K, "panel16.q4_k"),
-    Blocks<quant::BlockQ5_K, PanelQ5_K>(TypeId::kQ5_K, PanelKind::kQ5_K, "panel16.q5_k"),
-    Blocks<quant::BlockQ6_K, PanelQ6_K>(TypeId::kQ6_K, PanelKind::kQ6_K, "panel16.q6_k"),
-};
-static_assert(std::size(kEntries) == static_cast<size_t>(PanelKind::kCount));
-
-const Entry& EntryOf(PanelKind kind) { return kEntries[static_cast<size_t>(kind)]; }
 
 }  // namespace
 
 std::optional<PanelKind> PanelFor(quant::TypeId type) {
-  for (const Entry& entry : kEntries) {
-    if (entry.type == type) return entry.kind;
-  }
-  return std::nullopt;
+  const PackEntry* entry = EntryOf(type);
+  if (entry == nullptr) return std::nullopt;
+  return entry->kind;
 }
 
-const char* Name(PanelKind kind) { return EntryOf(kind).name; }
+const char* Name(PanelKind kind) { return InfoOf(kind).name; }
 
-int64_t PanelBytes(PanelKind kind, int64_t k) { return k / EntryOf(kind).columns * EntryOf(kind).block_bytes; }
+int64_t PanelBytes(PanelKind kind, int64_t k) { return k / InfoOf(kind).columns * InfoOf(kind).block_bytes; }
 
-void PackPanel(PanelKind kind, const std::byte* rows, int64_t n_rows, int64_t k, uint8_t* panel) {
-  EntryOf(kind).pack(rows, n_rows, k, panel);
+void PackPanel(quant::TypeId type, const std::byte* rows, int64_t n_rows, int64_t k, uint8_t* panel) {
+  EntryOf(type)->pack(rows, n_rows, k, panel);
 }
 
 }  // namespace ridge::cpu

@@ -1,6 +1,6 @@
 // Repacks rows of a GGUF tensor into the panels that the kernels read (kernels/panels.h).
 //
-//   if (auto kind = PanelFor(type)) PackPanel(*kind, rows, 16, k, panel);   // panel: PanelBytes(*kind, k), zeroed
+//   if (auto kind = PanelFor(type)) PackPanel(type, rows, 16, k, panel);   // panel: PanelBytes(*kind, k), zeroed
 //
 // Guarantee: a panel decodes to the same values as the source rows, bit for bit; lanes past n_rows are left as they are (zero).
 #pragma once
@@ -18,7 +18,7 @@ std::optional<PanelKind> PanelFor(quant::TypeId type);  // nullopt: no fast kern
 const char* Name(PanelKind kind);
 int64_t PanelBytes(PanelKind kind, int64_t k);
 
-// rows [n_rows, k] in the GGUF type of `kind`, n_rows <= 16.
-void PackPanel(PanelKind kind, const std::byte* rows, int64_t n_rows, int64_t k, uint8_t* panel);
+// rows [n_rows, k] in the GGUF type `type`, which has a panel; n_rows <= 16.
+void PackPanel(quant::TypeId type, const std::byte* rows, int64_t n_rows, int64_t k, uint8_t* panel);
 
 }  // namespace ridge::cpu

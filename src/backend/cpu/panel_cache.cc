@@ -121,7 +121,7 @@ uint64_t LayoutFingerprint() {
       b = static_cast<std::byte>(state >> 24);
     }
     std::vector<uint8_t> panel(static_cast<size_t>(PanelBytes(*kind, kColumns)));
-    PackPanel(*kind, rows.data(), kRows, kColumns, panel.data());
+    PackPanel(type.id, rows.data(), kRows, kColumns, panel.data());
     const std::string_view name = Name(*kind);
     hash = XXH3_64bits_withSeed(name.data(), name.size(), hash);
     hash = XXH3_64bits_withSeed(type.name.data(), type.name.size(), hash);

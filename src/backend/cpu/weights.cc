@@ -138,7 +138,7 @@ Status Weights::Pack(ThreadPool& pool, const Options& options) {
     pool.ParallelFor(static_cast<size_t>(m.experts * m.n_panels), 4, [&](size_t begin, size_t end, int) {
       for (int64_t p = static_cast<int64_t>(begin); p < static_cast<int64_t>(end); p++) {
         const int64_t expert = p / m.n_panels, row = p % m.n_panels * kPanelRows;
-        PackPanel(*m.kind, m.row(expert * m.n + row), std::min<int64_t>(kPanelRows, m.n - row), m.k,
+        PackPanel(m.source->type, m.row(expert * m.n + row), std::min<int64_t>(kPanelRows, m.n - row), m.k,
                   panels + p * m.panel_bytes);
       }
     });

@@ -1,4 +1,4 @@
-// AVX-VNNI's dot products for the vocabulary of simd_avx2.h: one instruction where AVX2 needs three or five, and no 16-bit sums.
+// AVX-VNNI's dot products for the vocabulary of simd_avx2.h: one instruction where AVX2 needs two or four, and no 16-bit sums.
 #pragma once
 
 #define RIDGE_AVX_VNNI
@@ -16,9 +16,6 @@
 namespace RIDGE_ISA {
 
 constexpr int kWideOffset = 128;
-
-static inline I Dot(I acc, B w, int32_t x) { return RIDGE_DPBUSD(acc, w.v, _mm256_set1_epi32(x)); }
-static inline I DotWide(I acc, B w, int32_t x) { return Dot(acc, w, x); }
 
 using S = __m256i;  // sums of products: int32 at once
 static inline constexpr int ShortGroups(int) { return 8; }

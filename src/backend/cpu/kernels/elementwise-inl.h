@@ -113,27 +113,41 @@ static void Rope(float* x, const float* cos, const float* sin, int64_t dims, boo
   }
 }
 
-// One token, blocks of kBlock columns: d = max|x| / 127, q = round(x / d), sums of kSum quants each.
-template <int kBlock, int kSum>
-static void Quantize(const float* x, int64_t k, int8_t* q, float* d, int32_t* sums) {
-  for (int64_t b = 0; b < k / kBlock; b++, x += kBlock, q += kBlock) {
-    I largest = ISet(0);
-    for (int i = 0; i < kBlock; i += kLanes) largest = IMax(largest, IAbsBits(FLoad(x + i)));
-    const uint32_t bits = (uint32_t)IReduceMax(largest);
-    float scale = FloatOf(bits) / 127.0f, inverse = 127.0f / FloatOf(bits);
-    if (bits >= 0x7f800000) scale = FloatOf(0x7fc00000), inverse = 0;  // infinity or NaN
-    if (bits < 0x03800000) scale = 0, inverse = 0;                     // below 2^-120: 127 / max would overflow
-    d[b] = scale;
-    const F factor = FSet(inverse);
-    for (int s = 0; s < kBlock / kSum; s++) {
-      I sum = ISet(0);
-      for (int i = s * kSum; i < (s + 1) * kSum; i += kLanes) {
-        const I v = bits >= 0x7f800000 ? ISet(0) : IFromF(FMul(FLoad(x + i), factor));
-        IStoreS8(q + i, v);
-        sum = IAdd(sum, v);
-      }
-      *sums++ = IReduceAdd(sum);
+// One block of kBlock columns: q = round(x / d) with d = max|x| / 127; fn(sum, i) for the sum of each kSum quants.
+template <int kBlock, int kSum, class Fn>
+static inline float QuantizeBlock(const float* x, int8_t* q, Fn fn) {
+  I largest = ISet(0);
+  for (int i = 0; i < kBlock; i += kLanes) largest = IMax(largest, IAbsBits(FLoad(x + i)));
+  const uint32_t bits = (uint32_t)IReduceMax(largest);
+  float scale = FloatOf(bits) / 127.0f, inverse = 127.0f / FloatOf(bits);
+  if (bits >= 0x7f800000) scale = FloatOf(0x7fc00000), inverse = 0;  // infinity or NaN
+  if (bits < 0x03800000) scale = 0, inverse = 0;                     // below 2^-120: 127 / max would overflow
+  const F factor = FSet(inverse);
+  for (int s = 0; s < kBlock / kSum; s++) {
+    I sum = ISet(0);
+    for (int i = s * kSum; i < (s + 1) * kSum; i += kLanes) {
+      const I v = bits >= 0x7f800000 ? ISet(0) : IFromF(FMul(FLoad(x + i), factor));
+      IStoreS8(q + i, v);
+      sum = IAdd(sum, v);
     }
+    fn(IReduceAdd(sum), s);
+  }
+  return scale;
+}
+
+static void Quantize32(const float* x, int64_t k, int8_t* q, float* d, int32_t* sums) {
+  const int64_t n = k / 32;
+  for (int64_t b = 0; b < n; b++) {
+    d[b] = QuantizeBlock<32, 32>(x + 32 * b, q + 32 * b, [&](int32_t sum, int) { sums[b] = sum; });
+    d[n + b] = d[b] * (float)sums[b];
+  }
+}
+
+static void Quantize256(const float* x, int64_t k, int8_t* q, float* d, int32_t* sums) {
+  int16_t *of16 = (int16_t*)sums, *of32 = of16 + k / 16;
+  for (int64_t b = 0; b < k / 256; b++, of16 += 16, of32 += 8) {
+    d[b] = QuantizeBlock<256, 16>(x + 256 * b, q + 256 * b, [&](int32_t sum, int s) { of16[s] = (int16_t)sum; });
+    for (int s = 0; s < 8; s++) of32[s] = (int16_t)(of16[2 * s] + of16[2 * s + 1]);
   }
 }
 

@@ -17,8 +17,8 @@ struct ActView {
   const float* f32 = nullptr;  // [T, f32_stride]
   int64_t f32_stride = 0;
   const int8_t* q = nullptr;      // [T, k]
-  const float* d = nullptr;       // [T, k / block]   one scale per block
-  const int32_t* sums = nullptr;  // [T, k / 32] (kQ8x32) or [T, k / 16] (kQ8x256): sums of quants
+  const float* d = nullptr;       // [T, ActScales(act, k)]
+  const int32_t* sums = nullptr;  // [T, ActSums(act, k)]
   int64_t k = 0;
 };
 
@@ -98,7 +98,7 @@ enum class GateKind : int { kSilu, kGeluTanh };
 struct Kernels {
   const char* isa;
   void (*matmul[static_cast<int>(PanelKind::kCount)])(const MatMulArgs& args);
-  // Quantizes one token: x [k] -> q [k], d [k / block], sums; an infinity or NaN in a block makes its scale NaN.
+  // Quantizes one token: x [k] -> q [k], scales and sums as panels.h has them; an infinity or NaN in a block makes its scale NaN.
   void (*quantize_q8x32)(const float* x, int64_t k, int8_t* q, float* d, int32_t* sums);
   void (*quantize_q8x256)(const float* x, int64_t k, int8_t* q, float* d, int32_t* sums);
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);

@@ -8,6 +8,7 @@
 // or channels are computed at once changes nothing.
 #pragma once
 
+#include "dot-inl.h"
 #include "elementwise-inl.h"
 
 #define RIDGE_UNROLL _Pragma("GCC unroll 16")
@@ -188,7 +189,7 @@ static void PrepareQ8(const float* const* rows, int64_t n, int64_t head_dim, flo
   for (int64_t m = 0; m < n; m++) {
     for (int64_t b = 0; b < head_dim / 32; b++) {
       int8_t q[32];
-      Quantize<32, 32>(rows[m] + 32 * b, 32, q, d + b * n + m, sums + b * n + m);
+      d[b * n + m] = QuantizeBlock<32, 32>(rows[m] + 32 * b, q, [&](int32_t sum, int) { sums[b * n + m] = sum; });
       for (int64_t i = 0; i < 8; i++) memcpy(quads + (8 * b + i) * n + m, q + 4 * i, 4);
     }
   }

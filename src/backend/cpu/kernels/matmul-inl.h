@@ -1,28 +1,22 @@
-// Panel matmul, once for every target. A tile is one panel (16 rows) times kM tokens: a panel is unpacked once and used for kM tokens.
+// Panel matmul, once for every target. A tile is kV vectors ("columns") of rows times kM tokens: the rows' bytes are unpacked once and used
+// for kM tokens, a token's bytes are broadcast once and used for kV vectors.
 //
 // Numerics: inside a block the dot product and the folding of integer scales are exact in int32; across blocks every output element
-// takes one fused multiply-add per block (two where the format has a minimum), in increasing k. kM, the lane count and the order of
-// tiles change nothing.
+// takes one fused multiply-add per block (two where the format has a minimum, or a scale for 16 columns), in increasing k. kM, the
+// lane count and the order of tiles change nothing.
 #pragma once
 
-#include "kernels.h"
+#include "unpack-inl.h"
 
 namespace RIDGE_ISA {
 
-using namespace ridge::cpu;
+template <int kV>
+constexpr int kPanelsOf = kV * kLanes / kPanelRows;  // of a tile with kV columns
 
-constexpr int kPanelStrip = 4;  // panels that share a token tile while it is in L1
-constexpr int kPrefetchAheadBytes = 2 * 2368;
+constexpr int kOnePanel = kPanelRows / kLanes;  // the columns of one panel
+static_assert(kColumns % kOnePanel == 0, "a tile is whole panels");
 
-// What a tile reads of its tokens.
-template <int kM>
-struct Tokens {
-  const int8_t* q[kM];
-  const float* d[kM];
-  const int32_t* sums[kM];
-};
-
-static inline int32_t Quad(const int8_t* p) {
+static inline int32_t Quad(const void* p) {
   int32_t x;
   memcpy(&x, p, 4);
   return x;
@@ -30,220 +24,282 @@ static inline int32_t Quad(const int8_t* p) {
 
 static inline int64_t RowOf(const MatMulArgs& a, int64_t t) { return a.in_rows ? a.in_rows[t] : t; }
 
+// What a tile reads of its tokens, and where a column's lanes lie.
 template <int kM>
-static inline Tokens<kM> TokensAt(const MatMulArgs& a, int64_t t, int block, int sum_block) {
+struct Tokens {
+  const int8_t* q[kM];
+  const float* d[kM];
+  const int32_t* sums[kM];
+};
+
+// Tokens past the end repeat the last one: computed, not stored.
+template <int kM>
+static inline Tokens<kM> TokensAt(const MatMulArgs& a, int64_t t, ActKind act) {
   Tokens<kM> x;
   for (int m = 0; m < kM; m++) {
-    const int64_t row = RowOf(a, t + m);
+    const int64_t row = RowOf(a, t + m < a.token_end ? t + m : a.token_end - 1);
     x.q[m] = a.x.q + row * a.x.k;
-    x.d[m] = a.x.d + row * (a.x.k / block);
-    x.sums[m] = a.x.sums + row * (a.x.k / sum_block);
+    x.d[m] = a.x.d + row * ActScales(act, a.x.k);
+    x.sums[m] = a.x.sums + row * ActSums(act, a.x.k);
   }
   return x;
 }
 
+static inline constexpr int PanelOf(int column) { return column * kLanes / kPanelRows; }
+static inline constexpr int LaneOf(int column) { return column * kLanes % kPanelRows; }
+
+// Where the panels of a tile are read ahead: kAhead blocks on, and behind the end of a panel in the panel that the next tile has in its
+// place.
+template <class Block, int kV>
+struct ReadAhead {
+  static constexpr int kAhead = sizeof(Block) < 1024 ? 8 : 2;
+  const char* at[kPanelsOf<kV>];
+  int64_t skip;
+
+  inline ReadAhead(const Block* const* b, int64_t panel_bytes) : skip((kPanelsOf<kV> - 1) * panel_bytes) {
+    for (int p = 0; p < kPanelsOf<kV>; p++) at[p] = (const char*)(b[p] + kAhead);
+  }
+  // One piece in `pieces` of a block.
+  inline void Piece(int piece, int pieces) const {
+    for (int p = 0; p < kPanelsOf<kV>; p++) {
+      for (unsigned line = 0; line < sizeof(Block) / pieces; line += 64) {
+        Prefetch(at[p] + piece * (sizeof(Block) / pieces) + line);
+      }
+    }
+  }
+  inline void Next(int64_t blocks_left) {
+    for (int p = 0; p < kPanelsOf<kV>; p++) at[p] += sizeof(Block) + (blocks_left == kAhead ? skip : 0);
+  }
+};
+
+// ---------------------------------------------------------------- dot products of kCount groups from kFirst on
+
+template <class K, int kV, int kM, int kFirst, int kCount>
+static inline void DotGroups(const typename K::Block* const* b, int j, const Tokens<kM>& x, int64_t k, S (*s)[kM]) {
+  if constexpr (kCount > 0) {
+    B w[kV];
+    for (int v = 0; v < kV; v++) w[v] = K::template Group<kFirst>(*b[PanelOf(v)], j, LaneOf(v));
+    for (int m = 0; m < kM; m++) {
+      const I quad = ISet(Quad(x.q[m] + k + 4 * kFirst));
+      for (int v = 0; v < kV; v++) s[v][m] = K::kWide ? SDotWide(s[v][m], w[v], quad) : SDot(s[v][m], w[v], quad);
+    }
+    DotGroups<K, kV, kM, kFirst + 1, kCount - 1>(b, j, x, k, s);
+  }
+}
+
+// How many groups the short sums of a target can hold, as a divisor of `groups`.
+template <class K>
+static inline constexpr int Chunk(int groups) {
+  int chunk = groups;
+  while (chunk > 1 && chunk > ShortGroups(K::kMax)) chunk /= 2;
+  return chunk;
+}
+
+// fn(v, m, sum) with the exact sums of groups kFirst .. kFirst + kCount, chunk by chunk.
+template <class K, int kV, int kM, int kFirst, int kCount, class Fn>
+static inline void ForSums(const typename K::Block* const* b, int j, const Tokens<kM>& x, int64_t k, Fn fn) {
+  constexpr int kChunk = Chunk<K>(kCount);
+  S s[kV][kM];
+  for (int v = 0; v < kV; v++) {
+    for (int m = 0; m < kM; m++) s[v][m] = SZero();
+  }
+  DotGroups<K, kV, kM, kFirst, kChunk>(b, j, x, k, s);
+  for (int v = 0; v < kV; v++) {
+    for (int m = 0; m < kM; m++) fn(v, m, s[v][m]);
+  }
+  if constexpr (kCount > kChunk) ForSums<K, kV, kM, kFirst + kChunk, kCount - kChunk>(b, j, x, k, fn);
+}
+
 // ---------------------------------------------------------------- blocks of 32 columns
 
-// For each kind: s[m] = exact integer dot product of the block's quants with token m, offset removed.
-template <int kM>
-static inline void DotBlock(const PanelQ4_0& b, int h, const Tokens<kM>& x, int64_t kb, I* s) {
-  for (int m = 0; m < kM; m++) s[m] = ISet(-8 * x.sums[m][kb]);
-  for (int i = 0; i < 4; i++) {
-    const B v = BLoad(b.q[i] + 4 * h), low = BLow4(v), high = BHigh4(v);
-    for (int m = 0; m < kM; m++) {
-      s[m] = Dot(s[m], low, Quad(x.q[m] + 32 * kb + 4 * i));
-      s[m] = Dot(s[m], high, Quad(x.q[m] + 32 * kb + 16 + 4 * i));
+template <class K, int kV, int kM, int kFirst, int kCount>
+static inline void IntegerSums(const typename K::Block* const* b, const Tokens<kM>& x, int64_t k, I (*t)[kM]) {
+  constexpr bool kOne = Chunk<K>(kCount) == kCount;
+  if constexpr (!kOne) {
+    for (int v = 0; v < kV; v++) {
+      for (int m = 0; m < kM; m++) t[v][m] = ISet(0);
     }
   }
+  ForSums<K, kV, kM, kFirst, kCount>(b, 0, x, k,
+                                     [&](int v, int m, S s) { t[v][m] = kOne ? SFold(s) : IAdd(t[v][m], SFold(s)); });
 }
 
-template <int kM>
-static inline void DotBlock(const PanelQ4_1& b, int h, const Tokens<kM>& x, int64_t kb, I* s) {
-  for (int m = 0; m < kM; m++) s[m] = ISet(0);
-  for (int i = 0; i < 4; i++) {
-    const B v = BLoad(b.q[i] + 4 * h), low = BLow4(v), high = BHigh4(v);
-    for (int m = 0; m < kM; m++) {
-      s[m] = Dot(s[m], low, Quad(x.q[m] + 32 * kb + 4 * i));
-      s[m] = Dot(s[m], high, Quad(x.q[m] + 32 * kb + 16 + 4 * i));
-    }
-  }
+// The offset of a kind in integer sums: of wide kinds some targets take it off themselves.
+template <class K>
+static inline constexpr int OffsetOf() {
+  return K::kWide ? kWideOffset : K::kOffset;
 }
 
-template <int kM, int kGroup>
-static inline void DotGroup5(const uint8_t (*q)[64], B bits, int h, const Tokens<kM>& x, int64_t k, I* s) {
-  const B v = BLoad(q[kGroup] + 4 * h);
-  const B low = BOr(BLow4(v), BBitTo4<kGroup>(bits)), high = BOr(BHigh4(v), BBitTo4<kGroup + 4>(bits));
-  for (int m = 0; m < kM; m++) {
-    s[m] = Dot(s[m], low, Quad(x.q[m] + k + 4 * kGroup));
-    s[m] = Dot(s[m], high, Quad(x.q[m] + k + 16 + 4 * kGroup));
-  }
-}
-
-template <int kM>
-static inline void Dot5(const uint8_t (*q)[64], const uint8_t* high_bits, int h, const Tokens<kM>& x, int64_t k, I* s) {
-  const B bits = BLoad(high_bits + 4 * h);
-  DotGroup5<kM, 0>(q, bits, h, x, k, s);
-  DotGroup5<kM, 1>(q, bits, h, x, k, s);
-  DotGroup5<kM, 2>(q, bits, h, x, k, s);
-  DotGroup5<kM, 3>(q, bits, h, x, k, s);
-}
-
-template <int kM>
-static inline void DotBlock(const PanelQ5_0& b, int h, const Tokens<kM>& x, int64_t kb, I* s) {
-  for (int m = 0; m < kM; m++) s[m] = ISet(-16 * x.sums[m][kb]);
-  Dot5<kM>(b.q, b.h, h, x, 32 * kb, s);
-}
-
-template <int kM>
-static inline void DotBlock(const PanelQ5_1& b, int h, const Tokens<kM>& x, int64_t kb, I* s) {
-  for (int m = 0; m < kM; m++) s[m] = ISet(0);
-  Dot5<kM>(b.q, b.h, h, x, 32 * kb, s);
-}
-
-template <int kM>
-static inline void DotBlock(const PanelQ8_0& b, int h, const Tokens<kM>& x, int64_t kb, I* s) {
-  for (int m = 0; m < kM; m++) s[m] = ISet(-kWideOffset * x.sums[m][kb]);
-  for (int i = 0; i < 8; i++) {
-    const B v = BLoad(b.q[i] + 4 * h);
-    for (int m = 0; m < kM; m++) s[m] = DotWide(s[m], v, Quad(x.q[m] + 32 * kb + 4 * i));
-  }
-}
-
-template <class Panel>
-struct HasMinimum {
-  static constexpr bool value = false;
-};
-template <>
-struct HasMinimum<PanelQ4_1> {
-  static constexpr bool value = true;
-};
-template <>
-struct HasMinimum<PanelQ5_1> {
-  static constexpr bool value = true;
-};
-
-template <class Panel, int kM>
-static inline void Accumulate32(const Panel* b, int h, const Tokens<kM>& x, int64_t n_blocks, F* acc) {
+template <class K, int kV, int kM>
+static inline void Accumulate32(const typename K::Block* const* panels, const Tokens<kM>& x, int64_t n_blocks,
+                                int64_t panel_bytes, F (*acc)[kM]) {
+  const typename K::Block* b[kPanelsOf<kV>];
+  for (int p = 0; p < kPanelsOf<kV>; p++) b[p] = panels[p];
+  ReadAhead<typename K::Block, kV> ahead(b, panel_bytes);
   for (int64_t kb = 0; kb < n_blocks; kb++) {
-    if (h == 0) {
-      for (unsigned line = 0; line < sizeof(Panel); line += 64)
-        Prefetch((const char*)(b + kb) + line + kPrefetchAheadBytes);
+    ahead.Piece(0, 1);
+    I t[kV][kM];
+    IntegerSums<K, kV, kM, 0, 8>(b, x, 32 * kb, t);
+    F d[kV];
+    for (int v = 0; v < kV; v++) d[v] = K::Scale(b[PanelOf(v)]->d + LaneOf(v));
+    for (int m = 0; m < kM; m++) {
+      const F xd = FSet(x.d[m][kb]);
+      for (int v = 0; v < kV; v++) {
+        if constexpr (OffsetOf<K>() != 0) t[v][m] = IAdd(t[v][m], ISet(-OffsetOf<K>() * x.sums[m][kb]));
+        acc[v][m] = Fma(FMul(d[v], xd), FFromI(t[v][m]), acc[v][m]);
+      }
     }
-    I s[kM];
-    DotBlock<kM>(b[kb], h, x, kb, s);
-    const F d = FHalf(b[kb].d + h);
-    for (int m = 0; m < kM; m++) acc[m] = Fma(FMul(d, FSet(x.d[m][kb])), FFromI(s[m]), acc[m]);
-    if constexpr (HasMinimum<Panel>::value) {
-      const F low = FHalf(b[kb].m + h);
-      for (int m = 0; m < kM; m++) acc[m] = Fma(FMul(low, FSet(x.d[m][kb])), FSet((float)x.sums[m][kb]), acc[m]);
+    if constexpr (K::kMin) {
+      F low[kV];
+      for (int v = 0; v < kV; v++) low[v] = FHalf(b[PanelOf(v)]->m + LaneOf(v));
+      for (int m = 0; m < kM; m++) {
+        const F weighted = FSet(x.d[m][n_blocks + kb]);
+        for (int v = 0; v < kV; v++) acc[v][m] = Fma(low[v], weighted, acc[v][m]);
+      }
     }
+    for (int p = 0; p < kPanelsOf<kV>; p++) b[p]++;
+    ahead.Next(n_blocks - kb - 1);
+  }
+}
+
+// The sum of 16 quants of a token.
+static inline int32_t SumOf16(const int8_t* q) {
+  int32_t sum = 0;
+  for (int i = 0; i < 16; i++) sum += q[i];
+  return sum;
+}
+
+template <class K, int kV, int kM, int kHalf>
+static inline void AccumulateHalf(const typename K::Block* const* b, const Tokens<kM>& x, int64_t kb, F (*acc)[kM]) {
+  I t[kV][kM];
+  IntegerSums<K, kV, kM, 4 * kHalf, 4>(b, x, 32 * kb, t);
+  F d[kV];
+  for (int v = 0; v < kV; v++) d[v] = K::Scale(b[PanelOf(v)]->d[kHalf] + LaneOf(v));
+  for (int m = 0; m < kM; m++) {
+    const F xd = FSet(x.d[m][kb]);
+    const I offset = ISet(-K::kOffset * SumOf16(x.q[m] + 32 * kb + 16 * kHalf));
+    for (int v = 0; v < kV; v++) acc[v][m] = Fma(FMul(d[v], xd), FFromI(IAdd(t[v][m], offset)), acc[v][m]);
+  }
+}
+
+template <class K, int kV, int kM>
+static inline void Accumulate16(const typename K::Block* const* panels, const Tokens<kM>& x, int64_t n_blocks,
+                                int64_t panel_bytes, F (*acc)[kM]) {
+  const typename K::Block* b[kPanelsOf<kV>];
+  for (int p = 0; p < kPanelsOf<kV>; p++) b[p] = panels[p];
+  ReadAhead<typename K::Block, kV> ahead(b, panel_bytes);
+  for (int64_t kb = 0; kb < n_blocks; kb++) {
+    ahead.Piece(0, 1);
+    AccumulateHalf<K, kV, kM, 0>(b, x, kb, acc);
+    AccumulateHalf<K, kV, kM, 1>(b, x, kb, acc);
+    for (int p = 0; p < kPanelsOf<kV>; p++) b[p]++;
+    ahead.Next(n_blocks - kb - 1);
   }
 }
 
 // ---------------------------------------------------------------- blocks of 256 columns
 
-// t[m] = dot product of sub-block j (32 columns) with token m.
-template <int kM>
-static inline void DotSub(const PanelQ4_K& b, int j, int h, const Tokens<kM>& x, int64_t k, I* t) {
-  for (int i = 0; i < 4; i++) {
-    const B v = BLoad(b.q[j][i] + 4 * h), low = BLow4(v), high = BHigh4(v);
-    for (int m = 0; m < kM; m++) {
-      t[m] = Dot(t[m], low, Quad(x.q[m] + k + 4 * i));
-      t[m] = Dot(t[m], high, Quad(x.q[m] + k + 16 + 4 * i));
+// Groups kFirst .. kFirst + kCount of sub-block j, times the integer scale `sc`, added to `weighted`.
+template <class K, int kV, int kM, int kFirst, int kCount>
+static inline void AddScaled(const typename K::Block* const* b, int j, const Tokens<kM>& x, int64_t k, const I* sc,
+                             I (*weighted)[kM]) {
+  ForSums<K, kV, kM, kFirst, kCount>(b, j, x, k, [&](int v, int m, S s) {
+    weighted[v][m] =
+        K::kScale == ScaleOf::kBlock256 ? IAdd(weighted[v][m], SFold(s)) : SFoldScaled(weighted[v][m], s, sc[v]);
+  });
+}
+
+template <class K, int kV, int kM>
+static inline void AddSubBlock(const typename K::Block* const* b, int j, const Tokens<kM>& x, int64_t k,
+                               I (*weighted)[kM]) {
+  I sc[kV];
+  if constexpr (K::kScale == ScaleOf::kInt16) {
+    I pair[kV];
+    for (int v = 0; v < kV; v++) pair[v] = ILoadPairs(b[PanelOf(v)]->sc[j][LaneOf(v)]);
+    for (int v = 0; v < kV; v++) sc[v] = SScaleLow(pair[v]);
+    AddScaled<K, kV, kM, 0, 4>(b, j, x, k, sc, weighted);
+    for (int v = 0; v < kV; v++) sc[v] = SScaleHigh(pair[v]);
+    AddScaled<K, kV, kM, 4, 4>(b, j, x, k, sc, weighted);
+  } else {
+    if constexpr (K::kScale == ScaleOf::kInt32) {
+      for (int v = 0; v < kV; v++) {
+        const I pair = ILoadPairs(b[PanelOf(v)]->sc[j / 2][LaneOf(v)]);
+        sc[v] = j % 2 == 0 ? SScaleLow(pair) : SScaleHigh(pair);
+      }
     }
+    AddScaled<K, kV, kM, 0, 8>(b, j, x, k, sc, weighted);
   }
 }
 
-template <int kM>
-static inline void DotSub(const PanelQ5_K& b, int j, int h, const Tokens<kM>& x, int64_t k, I* t) {
-  Dot5<kM>(b.q[j], b.h[j], h, x, k, t);
+// Pair i of the integers that the sums of the quants are weighted with: minima, or scales where the quants have an offset.
+template <class K>
+static inline I SumWeights(const typename K::Block& b, int i, int h) {
+  if constexpr (K::kScale == ScaleOf::kBlock256)
+    return ISet(0x00010001);
+  else if constexpr (K::kMin)
+    return ILoadPairs(b.mn[i][h]);
+  else
+    return ILoadPairs(b.sc[i][h]);
 }
 
-template <class Panel, int kM>
-static inline void AccumulateMin256(const Panel* b, int h, const Tokens<kM>& x, int64_t n_blocks, F* acc) {
-  for (int64_t kb = 0; kb < n_blocks; kb++, b++) {
-    I weighted[kM], minima[kM];
-    for (int m = 0; m < kM; m++) weighted[m] = minima[m] = ISet(0);
+template <class K, int kV, int kM>
+static inline void Accumulate256(const typename K::Block* const* panels, const Tokens<kM>& x, int64_t n_blocks,
+                                 int64_t panel_bytes, F (*acc)[kM]) {
+  constexpr int kSumPairs = K::kScale == ScaleOf::kInt16 ? 8 : 4;  // of a block: sums of 16 quants, or of 32
+  const typename K::Block* b[kPanelsOf<kV>];
+  for (int p = 0; p < kPanelsOf<kV>; p++) b[p] = panels[p];
+  ReadAhead<typename K::Block, kV> ahead(b, panel_bytes);
+  for (int64_t kb = 0; kb < n_blocks; kb++) {
+    I weighted[kV][kM];
+    for (int v = 0; v < kV; v++) {
+      for (int m = 0; m < kM; m++) weighted[v][m] = ISet(0);
+    }
     for (int j = 0; j < 8; j++) {
-      if (h == 0) {
-        for (unsigned line = 0; line < sizeof(Panel) / 8; line += 64) {
-          Prefetch((const char*)b + j * (sizeof(Panel) / 8) + line + kPrefetchAheadBytes);
+      ahead.Piece(j, 8);
+      AddSubBlock<K, kV, kM>(b, j, x, 256 * kb + 32 * j, weighted);
+    }
+    if constexpr (K::kMin || OffsetOf<K>() != 0) {
+      const int64_t first = kSumPairs == 8 ? 8 * kb : 8 * n_blocks + 4 * kb;  // of the token's pairs of sums
+      I sums[kV][kM];
+      for (int v = 0; v < kV; v++) {
+        for (int m = 0; m < kM; m++) sums[v][m] = ISet(0);
+      }
+      for (int i = 0; i < kSumPairs; i++) {
+        I weights[kV];
+        for (int v = 0; v < kV; v++) weights[v] = SumWeights<K>(*b[PanelOf(v)], i, LaneOf(v));
+        for (int m = 0; m < kM; m++) {
+          const I pair = ISet(x.sums[m][first + i]);
+          for (int v = 0; v < kV; v++) sums[v][m] = IDotPairs(sums[v][m], weights[v], pair);
         }
       }
-      I t[kM];
-      for (int m = 0; m < kM; m++) t[m] = ISet(0);
-      DotSub<kM>(*b, j, h, x, 256 * kb + 32 * j, t);
-      const I sc = ILoadU8(b->sc[j] + h), mn = ILoadU8(b->mn[j] + h);
-      for (int m = 0; m < kM; m++) {
-        const int32_t* sums = x.sums[m] + 16 * kb + 2 * j;
-        weighted[m] = IAdd(weighted[m], IMul(t[m], sc));
-        minima[m] = IAdd(minima[m], IMul(ISet(sums[0] + sums[1]), mn));
-      }
-    }
-    const F d = FHalf(b->d + h), dm = FHalf(b->dm + h);
-    for (int m = 0; m < kM; m++) {
-      const float xd = x.d[m][kb];
-      acc[m] = Fma(FMul(d, FSet(xd)), FFromI(weighted[m]), acc[m]);
-      acc[m] = Fma(FMul(dm, FSet(-xd)), FFromI(minima[m]), acc[m]);
-    }
-  }
-}
-
-template <int kM, int kField>
-static inline void DotGroup6(const PanelQ6_K& b, int j, B low_bits, B high_bits, int h, const Tokens<kM>& x, int64_t k,
-                             I* t0, I* t1) {
-  const B v = BLoad(b.q[j][kField] + 4 * h);
-  const B low = BOr(BLow4(v), BPairTo4<kField>(low_bits)), high = BOr(BHigh4(v), BPairTo4<kField>(high_bits));
-  for (int m = 0; m < kM; m++) {
-    t0[m] = Dot(t0[m], low, Quad(x.q[m] + k + 4 * kField));
-    t1[m] = Dot(t1[m], high, Quad(x.q[m] + k + 16 + 4 * kField));
-  }
-}
-
-template <int kM>
-static inline void AccumulateQ6_K(const PanelQ6_K* b, int h, const Tokens<kM>& x, int64_t n_blocks, F* acc) {
-  for (int64_t kb = 0; kb < n_blocks; kb++, b++) {
-    I weighted[kM];
-    for (int m = 0; m < kM; m++) weighted[m] = ISet(0);
-    for (int j = 0; j < 8; j++) {
-      if (h == 0) {
-        for (unsigned line = 0; line < sizeof(PanelQ6_K) / 8; line += 64) {
-          Prefetch((const char*)b + j * (sizeof(PanelQ6_K) / 8) + line + kPrefetchAheadBytes);
+      if constexpr (!K::kMin) {
+        const I offset = ISet(-OffsetOf<K>());
+        for (int v = 0; v < kV; v++) {
+          for (int m = 0; m < kM; m++) weighted[v][m] = IAdd(weighted[v][m], IMul(sums[v][m], offset));
+        }
+      } else {
+        for (int v = 0; v < kV; v++) {
+          const F d = FHalf(b[PanelOf(v)]->d + LaneOf(v)), dm = FSub(FSet(0), FHalf(b[PanelOf(v)]->dm + LaneOf(v)));
+          for (int m = 0; m < kM; m++) {
+            const F value = Fma(dm, FFromI(sums[v][m]), FMul(d, FFromI(weighted[v][m])));
+            acc[v][m] = Fma(FSet(x.d[m][kb]), value, acc[v][m]);
+          }
         }
       }
-      const int64_t k = 256 * kb + 32 * j;
-      I t0[kM], t1[kM];
-      for (int m = 0; m < kM; m++) {
-        const int32_t* sums = x.sums[m] + 16 * kb + 2 * j;
-        t0[m] = ISet(-32 * sums[0]);
-        t1[m] = ISet(-32 * sums[1]);
-      }
-      const B low_bits = BLoad(b->h[j][0] + 4 * h), high_bits = BLoad(b->h[j][1] + 4 * h);
-      DotGroup6<kM, 0>(*b, j, low_bits, high_bits, h, x, k, t0, t1);
-      DotGroup6<kM, 1>(*b, j, low_bits, high_bits, h, x, k, t0, t1);
-      DotGroup6<kM, 2>(*b, j, low_bits, high_bits, h, x, k, t0, t1);
-      DotGroup6<kM, 3>(*b, j, low_bits, high_bits, h, x, k, t0, t1);
-      const I sc0 = ILoadS8(b->sc[2 * j] + h), sc1 = ILoadS8(b->sc[2 * j + 1] + h);
-      for (int m = 0; m < kM; m++) weighted[m] = IAdd(weighted[m], IAdd(IMul(t0[m], sc0), IMul(t1[m], sc1)));
     }
-    const F d = FHalf(b->d + h);
-    for (int m = 0; m < kM; m++) acc[m] = Fma(FMul(d, FSet(x.d[m][kb])), FFromI(weighted[m]), acc[m]);
+    if constexpr (!K::kMin) {
+      for (int v = 0; v < kV; v++) {
+        F d = K::Scale(b[PanelOf(v)]->d + LaneOf(v));
+        if constexpr (K::kFactor != 1) d = FMul(d, FSet(K::kFactor));
+        for (int m = 0; m < kM; m++) acc[v][m] = Fma(FMul(d, FSet(x.d[m][kb])), FFromI(weighted[v][m]), acc[v][m]);
+      }
+    }
+    for (int p = 0; p < kPanelsOf<kV>; p++) b[p]++;
+    ahead.Next(n_blocks - kb - 1);
   }
 }
 
 // ---------------------------------------------------------------- tiles
-
-template <class Panel, int kM>
-static inline void AccumulateBlocks(const MatMulArgs& a, const uint8_t* panel, int h, int64_t t, F* acc) {
-  const Panel* b = (const Panel*)panel;
-  if constexpr (sizeof(Panel) <= sizeof(PanelQ8_0)) {
-    Accumulate32<Panel, kM>(b, h, TokensAt<kM>(a, t, 32, 32), a.x.k / 32, acc);
-  } else if constexpr (sizeof(Panel) == sizeof(PanelQ6_K)) {
-    AccumulateQ6_K<kM>(b, h, TokensAt<kM>(a, t, 256, 16), a.x.k / 256, acc);
-  } else {
-    AccumulateMin256<Panel, kM>(b, h, TokensAt<kM>(a, t, 256, 16), a.x.k / 256, acc);
-  }
-}
 
 // Bias and residual are added in this order: the same roundings as a product with a bias and an addition after it.
 static inline void StoreLanes(const MatMulArgs& a, int64_t row, int64_t t, F acc) {
@@ -263,89 +319,58 @@ static inline void StoreLanes(const MatMulArgs& a, int64_t row, int64_t t, F acc
   }
 }
 
-template <class Panel, int kM>
+// Panels past the end repeat the last one: computed, not stored.
+template <PanelKind kind, int kV, int kM>
 static inline void Tile(const MatMulArgs& a, int64_t panel, int64_t t) {
-  for (int h = 0; h < kPanelRows; h += kLanes) {
-    F acc[kM];
-    for (int m = 0; m < kM; m++) acc[m] = FSet(0);
-    AccumulateBlocks<Panel, kM>(a, a.panels + panel * a.panel_bytes, h, t, acc);
-    for (int m = 0; m < kM; m++) StoreLanes(a, panel * kPanelRows + h, t + m, acc[m]);
+  using K = Kind<kind>;
+  const typename K::Block* b[kPanelsOf<kV>];
+  for (int p = 0; p < kPanelsOf<kV>; p++) {
+    const int64_t at = panel + p < a.panel_end ? panel + p : a.panel_end - 1;
+    b[p] = (const typename K::Block*)(a.panels + at * a.panel_bytes);
+  }
+  F acc[kV][kM];
+  for (int v = 0; v < kV; v++) {
+    for (int m = 0; m < kM; m++) acc[v][m] = FSet(0);
+  }
+  // The lines that the results go to are far apart: asked for now, they are there at the end.
+  for (int m = 0; m < kM && t + m < a.token_end; m++) {
+    for (int p = 0; p < kPanelsOf<kV>; p++) PrefetchForWrite(a.out + (t + m) * a.out_stride + (panel + p) * kPanelRows);
+  }
+  const Tokens<kM> x = TokensAt<kM>(a, t, ActOf(kind));
+  if constexpr (K::kScale == ScaleOf::kBlock32)
+    Accumulate32<K, kV, kM>(b, x, a.x.k / 32, a.panel_bytes, acc);
+  else if constexpr (K::kScale == ScaleOf::kBlock16)
+    Accumulate16<K, kV, kM>(b, x, a.x.k / 32, a.panel_bytes, acc);
+  else
+    Accumulate256<K, kV, kM>(b, x, a.x.k / 256, a.panel_bytes, acc);
+  for (int v = 0; v < kV; v++) {
+    if (panel + PanelOf(v) >= a.panel_end) break;
+    for (int m = 0; m < kM && t + m < a.token_end; m++)
+      StoreLanes(a, (panel + PanelOf(v)) * kPanelRows + LaneOf(v), t + m, acc[v][m]);
   }
 }
 
-template <class Panel, int kM>
-static inline void Strip(const MatMulArgs& a, int64_t panel, int64_t n_panels, int64_t t) {
-  for (int64_t p = panel; p < panel + n_panels; p++) Tile<Panel, kM>(a, p, t);
-}
-
-template <class Panel>
+// One token: one panel after the other, a single stream from memory. Some tokens: the largest tile, which reads a panel once for all.
+// Many tokens: the panels come out of the cache, and the small tile needs fewer registers.
+template <PanelKind kind>
 static void MatMul(const MatMulArgs& a) {
-  for (int64_t p = a.panel_begin; p < a.panel_end; p += kPanelStrip) {
-    const int64_t n = a.panel_end - p < kPanelStrip ? a.panel_end - p : kPanelStrip;
-    int64_t t = a.token_begin;
-    if constexpr (kMaxTokens >= 8) {
-      for (; t + 8 <= a.token_end; t += 8) Strip<Panel, 8>(a, p, n, t);
-    }
-    for (; t + 4 <= a.token_end; t += 4) Strip<Panel, 4>(a, p, n, t);
-    for (; t + 2 <= a.token_end; t += 2) Strip<Panel, 2>(a, p, n, t);
-    for (; t < a.token_end; t++) Strip<Panel, 1>(a, p, n, t);
+  const int64_t tokens = a.token_end - a.token_begin;
+  if (tokens == 1) {
+    for (int64_t p = a.panel_begin; p < a.panel_end; p++) Tile<kind, kOnePanel, 1>(a, p, a.token_begin);
+    return;
   }
-}
-
-// ---------------------------------------------------------------- float weights: [k][16] of T, one fused multiply-add per k
-
-struct Float32 {
-  using T = float;
-  static inline F Load(const T* p) { return FLoad(p); }
-};
-struct Float16 {
-  using T = uint16_t;
-  static inline F Load(const T* p) { return FHalf(p); }
-};
-struct BFloat16 {
-  using T = uint16_t;
-  static inline F Load(const T* p) { return FBf16(p); }
-};
-
-// kP panels at once where there are few tokens: enough independent chains to hide the latency of the multiply-add.
-template <class W, int kP, int kM>
-static inline void FloatTile(const MatMulArgs& a, int64_t panel, int64_t t) {
-  const float* x[kM];
-  for (int m = 0; m < kM; m++) x[m] = a.x.f32 + RowOf(a, t + m) * a.x.f32_stride;
-  for (int h = 0; h < kPanelRows; h += kLanes) {
-    const typename W::T* w[kP];
-    for (int p = 0; p < kP; p++) w[p] = (const typename W::T*)(a.panels + (panel + p) * a.panel_bytes) + h;
-    F acc[kP][kM];
-    for (int p = 0; p < kP; p++) {
-      for (int m = 0; m < kM; m++) acc[p][m] = FSet(0);
-    }
-    for (int64_t k = 0; k < a.x.k; k++) {
-      for (int p = 0; p < kP; p++) {
-        const F row = W::Load(w[p] + k * kPanelRows);
-        for (int m = 0; m < kM; m++) acc[p][m] = Fma(row, FSet(x[m][k]), acc[p][m]);
+  const bool large = kMaxTokens >= 8 && tokens <= 16;
+  for (int64_t p = a.panel_begin; p < a.panel_end; p += kPanelsOf<kColumns>) {
+    for (int64_t t = a.token_begin; t < a.token_end;) {
+      if (large && a.token_end - t > 4) {
+        Tile<kind, kColumns, 8>(a, p, t);
+        t += 8;
+      } else {
+        Tile<kind, kColumns, 4>(a, p, t);
+        t += 4;
       }
     }
-    for (int p = 0; p < kP; p++) {
-      for (int m = 0; m < kM; m++) StoreLanes(a, (panel + p) * kPanelRows + h, t + m, acc[p][m]);
-    }
   }
-}
-
-template <class W, int kP, int kM>
-static inline void FloatStrip(const MatMulArgs& a, int64_t t) {
-  int64_t p = a.panel_begin;
-  for (; p + kP <= a.panel_end; p += kP) FloatTile<W, kP, kM>(a, p, t);
-  for (; p < a.panel_end; p++) FloatTile<W, 1, kM>(a, p, t);
-}
-
-template <class W>
-static void FloatMatMul(const MatMulArgs& a) {
-  int64_t t = a.token_begin;
-  if constexpr (kMaxTokens >= 8) {
-    for (; t + 8 <= a.token_end; t += 8) FloatStrip<W, 1, 8>(a, t);
-  }
-  for (; t + 4 <= a.token_end; t += 4) FloatStrip<W, 2, 4>(a, t);
-  for (; t < a.token_end; t++) FloatStrip<W, 4, 1>(a, t);
 }
 
 }  // namespace RIDGE_ISA

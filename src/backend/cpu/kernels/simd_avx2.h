@@ -81,19 +81,48 @@ static inline B BPairTo4(B a) {
                                    : _mm256_srli_epi16(a.v, kField < 2 ? 0 : 2 * kField - 4);
   return {_mm256_and_si256(moved, _mm256_set1_epi8(0x30))};
 }
+template <int kBit>
+static inline B BBitTo2(B a) {
+  const __m256i moved =
+      kBit < 2 ? _mm256_slli_epi16(a.v, kBit < 2 ? 2 - kBit : 0) : _mm256_srli_epi16(a.v, kBit < 2 ? 0 : kBit - 2);
+  return {_mm256_and_si256(moved, _mm256_set1_epi8(4))};
+}
+template <int kField>
+static inline B BField2(B a) {
+  return {_mm256_and_si256(kField == 0 ? a.v : _mm256_srli_epi16(a.v, 2 * kField), _mm256_set1_epi8(3))};
+}
+static inline B BTable(const uint8_t* table, B index) {
+  return {_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)table)), index.v)};
+}
+
 #if !defined(RIDGE_AVX_VNNI)    // else dot_avxvnni.h has these
-constexpr int kWideOffset = 0;  // DotWide takes the 128 off itself: vpmaddubsw would saturate
-static inline I Dot(I acc, B w, int32_t x) {
-  const __m256i pairs = _mm256_maddubs_epi16(w.v, _mm256_set1_epi32(x));
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
-}
+constexpr int kWideOffset = 0;  // SDotWide takes the 128 off itself: vpmaddubsw would saturate
+
+// 16-bit sums, two a lane: a group adds at most 2 * 127 * kMax to each.
+struct S {
+  __m256i v;
+};
+static inline constexpr int ShortGroups(int max) { return max >= 128 ? 1 : 32767 / (2 * 127 * max); }
+static inline S SZero() { return {_mm256_setzero_si256()}; }
+static inline S SDot(S s, B w, I x) { return {_mm256_add_epi16(s.v, _mm256_maddubs_epi16(w.v, x))}; }
 // |w| * (x with w's sign): 128 * 127 * 2 still fits 16 bits, since activations are never -128.
-static inline I DotWide(I acc, B w, int32_t x) {
-  const __m256i s = _mm256_xor_si256(w.v, _mm256_set1_epi8((char)0x80));
-  const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(s), _mm256_sign_epi8(_mm256_set1_epi32(x), s));
-  return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+static inline S SDotWide(S s, B w, I x) {
+  const __m256i value = _mm256_xor_si256(w.v, _mm256_set1_epi8((char)0x80));
+  return {_mm256_add_epi16(s.v, _mm256_maddubs_epi16(_mm256_abs_epi8(value), _mm256_sign_epi8(x, value)))};
 }
+static inline I SFold(S s) { return _mm256_madd_epi16(s.v, _mm256_set1_epi16(1)); }
+// A scale for SFoldScaled: in both halves of the lane.
+static inline I SScaleLow(I pairs) {
+  return _mm256_or_si256(_mm256_and_si256(pairs, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(pairs, 16));
+}
+static inline I SScaleHigh(I pairs) {
+  return _mm256_or_si256(_mm256_srli_epi32(pairs, 16), _mm256_andnot_si256(_mm256_set1_epi32(0xffff), pairs));
+}
+static inline I SFoldScaled(I acc, S s, I scale) { return _mm256_add_epi32(acc, _mm256_madd_epi16(s.v, scale)); }
+static inline I ILoadPairs(const int8_t* p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p)); }
+static inline I IDotPairs(I acc, I pairs, I x) { return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, x)); }
 #endif
 static inline void Prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+static inline void PrefetchForWrite(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace RIDGE_ISA

@@ -69,8 +69,32 @@ static inline B BPairTo4(B a) {
                              : _mm512_srli_epi16(a, kField < 2 ? 0 : 2 * kField - 4);
   return _mm512_and_si512(moved, _mm512_set1_epi8(0x30));
 }
-static inline I DotWide(I acc, B w, int32_t x) { return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)); }
-static inline I Dot(I acc, B w, int32_t x) { return _mm512_dpbusd_epi32(acc, w, _mm512_set1_epi32(x)); }
+template <int kBit>
+static inline B BBitTo2(B a) {
+  const B moved =
+      kBit < 2 ? _mm512_slli_epi16(a, kBit < 2 ? 2 - kBit : 0) : _mm512_srli_epi16(a, kBit < 2 ? 0 : kBit - 2);
+  return _mm512_and_si512(moved, _mm512_set1_epi8(4));
+}
+template <int kField>
+static inline B BField2(B a) {
+  return _mm512_and_si512(kField == 0 ? a : _mm512_srli_epi16(a, 2 * kField), _mm512_set1_epi8(3));
+}
+static inline B BTable(const uint8_t* table, B index) {
+  return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128((const __m128i*)table)), index);
+}
+
+using S = __m512i;  // sums of products: int32 at once
+static inline constexpr int ShortGroups(int) { return 8; }
+static inline S SZero() { return _mm512_setzero_si512(); }
+static inline S SDot(S s, B w, I x) { return _mm512_dpbusd_epi32(s, w, x); }
+static inline S SDotWide(S s, B w, I x) { return _mm512_dpbusd_epi32(s, w, x); }
+static inline I SFold(S s) { return s; }
+static inline I SScaleLow(I pairs) { return _mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16); }
+static inline I SScaleHigh(I pairs) { return _mm512_srai_epi32(pairs, 16); }
+static inline I SFoldScaled(I acc, S s, I scale) { return _mm512_add_epi32(acc, _mm512_mullo_epi32(s, scale)); }
+static inline I ILoadPairs(const int8_t* p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)p)); }
+static inline I IDotPairs(I acc, I pairs, I x) { return _mm512_dpwssd_epi32(acc, pairs, x); }
 static inline void Prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+static inline void PrefetchForWrite(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace RIDGE_ISA

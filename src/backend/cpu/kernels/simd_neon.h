@@ -14,7 +14,7 @@ constexpr int kLanes = 4;
 #if defined(RIDGE_I8MM)
 constexpr int kWideOffset = 128;
 #else
-constexpr int kWideOffset = 0;  // DotWide takes the 128 off itself: sdot's weights are signed
+constexpr int kWideOffset = 0;  // SDotWide takes the 128 off itself: sdot's weights are signed
 #endif
 
 using F = float32x4_t;
@@ -136,15 +136,7 @@ static inline I IDotPairs(I acc, I pairs, I x) {
   return vaddq_s32(acc, vpaddq_s32(low, high));
 }
 
-#if defined(RIDGE_I8MM)
-static inline I Dot(I acc, B w, int32_t x) { return vusdotq_s32(acc, w, vreinterpretq_s8_s32(vdupq_n_s32(x))); }
-static inline I DotWide(I acc, B w, int32_t x) { return Dot(acc, w, x); }
-#else
-static inline I Dot(I acc, B w, int32_t x) {
-  return vdotq_s32(acc, vreinterpretq_s8_u8(w), vreinterpretq_s8_s32(vdupq_n_s32(x)));
-}
-static inline I DotWide(I acc, B w, int32_t x) { return Dot(acc, veorq_u8(w, vdupq_n_u8(0x80)), x); }
-#endif
 static inline void Prefetch(const void* p) { __builtin_prefetch(p); }
+static inline void PrefetchForWrite(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace RIDGE_ISA

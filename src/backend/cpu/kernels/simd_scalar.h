@@ -11,7 +11,7 @@
 namespace RIDGE_ISA {
 
 constexpr int kLanes = 4;
-// Dot's result holds kDotOffset * (sum of x) too much where the quants were stored with 128 added (DotWide).
+// SDotWide's result holds kWideOffset * (sum of x) too much: the quants are stored with 128 added.
 constexpr int kWideOffset = 128;
 
 struct F {
@@ -183,17 +183,64 @@ static inline B BPairTo4(B a) {
   RIDGE_EACH a.v[i] = (uint8_t)(((a.v[i] >> (2 * kField)) & 3) << 4);
   return a;
 }
+// Bit kBit of every byte, moved to bit 2.
+template <int kBit>
+static inline B BBitTo2(B a) {
+  RIDGE_EACH a.v[i] = (uint8_t)(((a.v[i] >> kBit) & 1) << 2);
+  return a;
+}
+// Bits 2 kField and 2 kField + 1 of every byte.
+template <int kField>
+static inline B BField2(B a) {
+  RIDGE_EACH a.v[i] = (a.v[i] >> (2 * kField)) & 3;
+  return a;
+}
+// table[index], index below 16; table is 16-byte aligned.
+static inline B BTable(const uint8_t* table, B index) {
+  RIDGE_EACH index.v[i] = table[index.v[i] & 15];
+  return index;
+}
 #undef RIDGE_EACH
+#define RIDGE_EACH for (int i = 0; i < kLanes; i++)
 
-// acc[lane] += sum of the lane's 4 bytes w (unsigned) times the 4 bytes of x (signed, the same for all lanes).
-static inline I DotWide(I acc, B w, int32_t x) {
-  int8_t y[4];
-  memcpy(y, &x, 4);
-  for (int i = 0; i < kLanes; i++)
-    acc.v[i] += w.v[4 * i] * y[0] + w.v[4 * i + 1] * y[1] + w.v[4 * i + 2] * y[2] + w.v[4 * i + 3] * y[3];
+// S: sums of products of bytes, as short as the target likes. It holds ShortGroups(max) groups of quants up to `max`; SFold makes
+// int32 of it, SFoldScaled adds it times an integer scale, which SScaleLow or SScaleHigh takes out of a pair.
+using S = I;
+static inline constexpr int ShortGroups(int) { return 8; }
+static inline S SZero() { return ISet(0); }
+// s[lane] += sum of the lane's 4 bytes w (unsigned) times the 4 bytes of x (signed, the same in all lanes).
+static inline S SDot(S s, B w, I x) {
+  RIDGE_EACH {
+    int8_t y[4];
+    memcpy(y, &x.v[i], 4);
+    s.v[i] += w.v[4 * i] * y[0] + w.v[4 * i + 1] * y[1] + w.v[4 * i + 2] * y[2] + w.v[4 * i + 3] * y[3];
+  }
+  return s;
+}
+static inline S SDotWide(S s, B w, I x) { return SDot(s, w, x); }  // w up to 255
+static inline I SFold(S s) { return s; }
+static inline I SScaleLow(I pairs) {
+  RIDGE_EACH pairs.v[i] = (int16_t)pairs.v[i];
+  return pairs;
+}
+static inline I SScaleHigh(I pairs) {
+  RIDGE_EACH pairs.v[i] = pairs.v[i] >> 16;
+  return pairs;
+}
+static inline I SFoldScaled(I acc, S s, I scale) { return IAdd(acc, IMul(s, scale)); }
+// Two signed bytes a lane as 16-bit halves, the first in the lower one.
+static inline I ILoadPairs(const int8_t* p) {
+  I r;
+  RIDGE_EACH r.v[i] = (int32_t)((uint32_t)(uint16_t)p[2 * i] | (uint32_t)(uint16_t)p[2 * i + 1] << 16);
+  return r;
+}
+// acc[lane] += the two 16-bit halves of pairs times those of x.
+static inline I IDotPairs(I acc, I pairs, I x) {
+  RIDGE_EACH acc.v[i] += (int16_t)pairs.v[i] * (int16_t)x.v[i] + (pairs.v[i] >> 16) * (x.v[i] >> 16);
   return acc;
 }
-static inline I Dot(I acc, B w, int32_t x) { return DotWide(acc, w, x); }  // w below 128
+#undef RIDGE_EACH
 static inline void Prefetch(const void*) {}
+static inline void PrefetchForWrite(const void*) {}
 
 }  // namespace RIDGE_ISA

@@ -2,18 +2,37 @@
 #pragma once
 
 #include "attention-inl.h"
-#include "matmul-inl.h"
+#include "matmul_float-inl.h"
 
 #define RIDGE_KERNEL_TABLE(variable, name)                                                                             \
   namespace ridge::cpu {                                                                                               \
   const Kernels variable = {                                                                                           \
       name,                                                                                                            \
-      {RIDGE_ISA::FloatMatMul<RIDGE_ISA::Float32>, RIDGE_ISA::FloatMatMul<RIDGE_ISA::Float16>,                         \
-       RIDGE_ISA::FloatMatMul<RIDGE_ISA::BFloat16>, RIDGE_ISA::MatMul<PanelQ4_0>, RIDGE_ISA::MatMul<PanelQ4_1>,        \
-       RIDGE_ISA::MatMul<PanelQ5_0>, RIDGE_ISA::MatMul<PanelQ5_1>, RIDGE_ISA::MatMul<PanelQ8_0>,                       \
-       RIDGE_ISA::MatMul<PanelQ4_K>, RIDGE_ISA::MatMul<PanelQ5_K>, RIDGE_ISA::MatMul<PanelQ6_K>},                      \
-      RIDGE_ISA::Quantize<32, 32>,                                                                                     \
-      RIDGE_ISA::Quantize<256, 16>,                                                                                    \
+      {RIDGE_ISA::FloatMatMul<RIDGE_ISA::Float32>,                                                                     \
+       RIDGE_ISA::FloatMatMul<RIDGE_ISA::Float16>,                                                                     \
+       RIDGE_ISA::FloatMatMul<RIDGE_ISA::BFloat16>,                                                                    \
+       RIDGE_ISA::MatMul<PanelKind::kQ4_0>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ4_1>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ5_0>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ5_1>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ8_0>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kIQ4_NL>,                                                                          \
+       RIDGE_ISA::MatMul<PanelKind::kMXFP4>,                                                                           \
+       RIDGE_ISA::MatMul<PanelKind::kNVFP4>,                                                                           \
+       RIDGE_ISA::MatMul<PanelKind::kQ2_0>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ2_K>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ3_K>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ4_K>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ5_K>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kQ6_K>,                                                                            \
+       RIDGE_ISA::MatMul<PanelKind::kIQ4_XS>,                                                                          \
+       RIDGE_ISA::MatMul<PanelKind::kIQ3_XXS>,                                                                         \
+       RIDGE_ISA::MatMul<PanelKind::kIQ3_S>,                                                                           \
+       RIDGE_ISA::MatMul<PanelKind::kIQ2>,                                                                             \
+       RIDGE_ISA::MatMul<PanelKind::kIQ1>,                                                                             \
+       RIDGE_ISA::MatMul<PanelKind::kTQ>},                                                                             \
+      RIDGE_ISA::Quantize32,                                                                                           \
+      RIDGE_ISA::Quantize256,                                                                                          \
       RIDGE_ISA::RmsNorm,                                                                                              \
       RIDGE_ISA::Rope,                                                                                                 \
       RIDGE_ISA::Add,                                                                                                  \

@@ -4,8 +4,9 @@
 #include "simd_avx2.h"
 
 namespace RIDGE_ISA {
+constexpr int kColumns = 2;    // vectors of rows of a tile
 constexpr int kMaxTokens = 4;  // tokens of the largest tile: what the registers hold
-}
+}  // namespace RIDGE_ISA
 
 #include "table-inl.h"
 
