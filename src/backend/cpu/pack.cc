@@ -131,7 +131,7 @@ void PackIQ4_NL(const quant::BlockIQ4_NL& b, int r, PanelQ4_0& to) {
 // Half of an E4M3 scale without sign, exact as a half: 4 significant bits, 2^-10 at least. 0 and 0x7f are 0.
 uint16_t HalfOfE4m3(uint8_t bits) {
   const int exponent = bits >> 3 & 15, mantissa = bits & 7;
-  if (bits == 0 || bits == 0x7f) return 0;
+  if (bits == 0x7f || (exponent == 0 && mantissa == 0)) return 0;
   if (exponent != 0) return static_cast<uint16_t>((exponent + 7) << 10 | mantissa << 7);
   int shift = 0;
   while ((mantissa << shift & 8) == 0) shift++;
