@@ -1,5 +1,6 @@
 // Compilation: from the op list to kernel calls, a memory plan and a description of what was chosen.
 #include <algorithm>
+#include <cstdio>
 #include <map>
 #include <string>
 
@@ -142,6 +143,21 @@ void CpuProgram::PlanCalls(const graph::Schedule& schedule) {
   }
 }
 
+namespace {
+
+// Says so where a panel takes notably more memory than the file's rows: a price paid for speed.
+std::string Reencoding(const quant::Type& type, PanelKind kind) {
+  constexpr int64_t kColumns = 256;
+  const double file = 8.0 * type.block_bytes / type.block_elements;
+  const double panel = 8.0 * static_cast<double>(PanelBytes(kind, kColumns)) / (kPanelRows * kColumns);
+  if (panel < 1.1 * file) return "";
+  char text[96];
+  std::snprintf(text, sizeof text, "; re-encoded when packed: %.2f bits a weight instead of %.2f", panel, file);
+  return text;
+}
+
+}  // namespace
+
 void CpuProgram::DescribePlan(const graph::Schedule& schedule) {
   std::map<std::string, backend::PlanEntry> entries;
   for (const Op& op : graph_->ops()) {
@@ -165,6 +181,8 @@ void CpuProgram::DescribePlan(const graph::Schedule& schedule) {
           if (!kind)
             e.reason =
                 "no fast kernel for this type in this build: its rows are decoded to float32 each time they are used";
+          else
+            e.reason += Reencoding(type, *kind);
         } else {
           e.kernel = "decode";
         }

@@ -363,6 +363,13 @@ TEST(Program, PlanNamesKernelsAndFallbacks) {
     if (entry.op == "matmul Q8_K") slow = entry.fallback;
   }
   EXPECT_TRUE(fast && slow);
+  const TestModel codebooks({TypeId::kIQ2_XXS, TypeId::kIQ4_XS});
+  const auto reencoded = Compile(codebooks, {.isa = ""}, 8);
+  for (const PlanEntry& entry : reencoded->plan()) {
+    if (entry.op == "matmul IQ2_XXS")
+      EXPECT_NE(entry.reason.find("3.56 bits a weight instead of 2.06"), std::string::npos) << entry.reason;
+    if (entry.op == "matmul IQ4_XS") EXPECT_EQ(entry.reason.find("re-encoded"), std::string::npos) << entry.reason;
+  }
   const auto strict = NewCpuBackend()->Compile(model.graph(), {.strict = true});
   ASSERT_FALSE(strict);
   EXPECT_EQ(strict.error().code, Code::kUnsupported);
