@@ -15,6 +15,7 @@ void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
+void AddRoofline(CLI::App& root, Invocation& invocation);
 void AddRun(CLI::App& root, Invocation& invocation);
 void AddShow(CLI::App& root, Invocation& invocation);
 void AddTemplate(CLI::App& root, Invocation& invocation);
@@ -26,6 +27,7 @@ inline constexpr AddCommand kCommands[] = {
     AddRun,
     AddBench,
     AddBatchedBench,
+    AddRoofline,
     AddLogits,
     AddInspect,
     AddTokenize,

@@ -95,6 +95,16 @@ constexpr int64_t AttentionScratchFloats(int64_t head_dim) {
 
 enum class GateKind : int { kSilu, kGeluTanh };
 
+// Loops that do nothing but what a limit of the processor is made of; see peak-inl.h. `sink` takes a result without meaning.
+struct PeakLoops {
+  // Products and sums in registers; each returns how many of them it made.
+  int64_t (*int8)(int64_t rounds, int32_t seed, float* sink);
+  int64_t (*bf16)(int64_t rounds, int32_t seed, float* sink);  // nullptr: this target has no such instruction
+  int64_t (*fp32)(int64_t rounds, int32_t seed, float* sink);
+  // Reads data [bytes] once, as 1, 2, 4 or 8 streams side by side; bytes is a multiple of 2048; ahead_bytes 0: no prefetch.
+  void (*read)(const uint8_t* data, int64_t bytes, int streams, int64_t ahead_bytes, float* sink);
+};
+
 struct Kernels {
   const char* isa;
   void (*matmul[static_cast<int>(PanelKind::kCount)])(const MatMulArgs& args);
@@ -118,6 +128,7 @@ struct Kernels {
   // One token x [head_dim] into slot 0 .. 15 of a tile.
   void (*store_k[static_cast<int>(KvKind::kCount)])(const float* x, int64_t head_dim, uint8_t* tile, int64_t slot);
   void (*store_v[static_cast<int>(KvKind::kCount)])(const float* x, int64_t head_dim, uint8_t* tile, int64_t slot);
+  PeakLoops peaks;
 };
 
 // One per target that this binary was built with; which of them the CPU can run is decided in isa.cc.

@@ -3,6 +3,7 @@
 
 #include "attention-inl.h"
 #include "matmul_float-inl.h"
+#include "peak-inl.h"
 
 #define RIDGE_KERNEL_TABLE(variable, name)                                                                             \
   namespace ridge::cpu {                                                                                               \
@@ -46,5 +47,6 @@
       {RIDGE_ISA::StoreK<RIDGE_ISA::KvF16>, RIDGE_ISA::StoreK<RIDGE_ISA::KvBF16>, RIDGE_ISA::StoreK<RIDGE_ISA::KvF32>, \
        RIDGE_ISA::StoreK<RIDGE_ISA::KvQ8_0>, RIDGE_ISA::StoreK<RIDGE_ISA::KvQ4_0>},                                    \
       {RIDGE_ISA::StoreV<RIDGE_ISA::KvF16>, RIDGE_ISA::StoreV<RIDGE_ISA::KvBF16>, RIDGE_ISA::StoreV<RIDGE_ISA::KvF32>, \
-       RIDGE_ISA::StoreV<RIDGE_ISA::KvQ8_0>, RIDGE_ISA::StoreV<RIDGE_ISA::KvQ4_0>}};                                   \
+       RIDGE_ISA::StoreV<RIDGE_ISA::KvQ8_0>, RIDGE_ISA::StoreV<RIDGE_ISA::KvQ4_0>},                                    \
+      {RIDGE_ISA::PeakInt8, RIDGE_PEAK_BF16, RIDGE_ISA::PeakFp32, RIDGE_ISA::Read}};                                   \
   }
