@@ -1,19 +1,22 @@
 // ridge bench: speed of prompt processing and of generation, as llama-bench measures them (no tokenizing, no sampling).
 #include <fmt/format.h>
 
-#include <chrono>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
 
 #include "backend/backend.h"
 #include "base/cpu.h"
+#include "base/topology.h"
+#include "bench_case.h"
 #include "bench_output.h"
-#include "bench_subject.h"
 #include "bench_sweep.h"
+#include "ceilings.h"
 #include "commands.h"
+#include "gguf/gguf.h"
 #include "interrupt.h"
 #include "model_options.h"
 #include "pull_progress.h"
@@ -21,8 +24,6 @@
 
 namespace ridge::app {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 struct Options {
   std::string models, prompts = "512", gens = "128", depths = "0", threads, isas, batches = "2048", chunks = "512",
@@ -32,11 +33,7 @@ struct Options {
   std::optional<int> gpu_layers;
   std::string flash_attention = "auto", panel_cache;
   PlacementOptions placement;
-  bool no_warmup = false, strict = false;
-};
-
-struct Test {
-  int64_t prompt = 0, gen = 0, depth = 0;
+  bool no_warmup = false, strict = false, with_sampling = false, sequential = false, roofline = false;
 };
 
 // Settings that need a program of their own.
@@ -45,10 +42,11 @@ struct Setup {
   std::optional<int> threads;
   int64_t batch = 0, chunk = 0;
   std::string fusion = "on";
+  bool flash_attention = true;
 };
 
-Result<std::vector<Test>> Tests(const Options& o) {
-  std::vector<Test> tests;
+Result<std::vector<BenchTest>> Tests(const Options& o) {
+  std::vector<BenchTest> tests;
   RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> prompts, ParseNumbers("-p", o.prompts));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> gens, ParseNumbers("-n", o.gens));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> depths, ParseNumbers("-d", o.depths));
@@ -132,8 +130,12 @@ Result<std::vector<Setup>> Setups(const Options& o) {
           for (const std::string& v : SplitList(o.v_types)) {
             for (int64_t b : batches) {
               for (int64_t ub : chunks) {
-                for (const std::string& fusion : o.fusions)
-                  setups.push_back({model, isa, k, v, t, b, std::min(b, ub), fusion});
+                for (const std::string& fusion : o.fusions) {
+                  for (const std::string& fa : SplitList(o.flash_attention)) {
+                    RIDGE_ASSIGN_OR_RETURN(const bool flash, ParseFlashAttention(fa));
+                    setups.push_back({model, isa, k, v, t, b, std::min(b, ub), fusion, flash});
+                  }
+                }
                 if (setups.size() <= kMostSetups) continue;
                 return Fail(Code::kUsage, "too many combinations")
                     .Expected(fmt::format("at most {}", kMostSetups))
@@ -148,41 +150,7 @@ Result<std::vector<Setup>> Setups(const Options& o) {
   return setups;
 }
 
-Result<BenchRow> Measure(const Options& o, const service::Runtime& runtime, const Test& test) {
-  const int64_t tokens = test.depth + test.prompt + test.gen;
-  if (tokens > runtime.context_tokens()) {
-    return Fail(Code::kOutOfRange, "the test is longer than the context")
-        .Found(fmt::format("{} tokens", tokens))
-        .Expected(fmt::format("at most {}", runtime.context_tokens()));
-  }
-  RIDGE_ASSIGN_OR_RETURN(BenchSubject subject, BenchSubject::Create(runtime, 1, tokens));
-  BenchRow row;
-  if (!o.no_warmup) {
-    if (test.prompt > 0) RIDGE_RETURN_IF_ERROR(subject.Prompt(std::min(test.prompt, runtime.chunk_tokens())));
-    subject.Rewind(0);
-    RIDGE_RETURN_IF_ERROR(subject.Generate(1));
-    subject.Rewind(0);
-  }
-  RIDGE_RETURN_IF_ERROR(subject.Prompt(test.depth));
-  for (int64_t i = 0; i < o.repetitions; i++) {
-    subject.Rewind(test.depth);
-    const auto begin = Clock::now();
-    RIDGE_RETURN_IF_ERROR(subject.Prompt(test.prompt));
-    RIDGE_RETURN_IF_ERROR(subject.Generate(test.gen));
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-    row.samples_ns.push_back(seconds * 1e9);
-    row.samples_ts.push_back(static_cast<double>(test.prompt + test.gen) / seconds);
-  }
-  row.speed = Summarize(row.samples_ts);
-  row.time = Summarize(row.samples_ns);
-  if (test.prompt == 0) {
-    row.read_gbps = StepReadBytes(runtime, 1, static_cast<double>(test.depth) + static_cast<double>(test.gen) / 2) *
-                    row.speed.median / 1e9;
-  }
-  return row;
-}
-
-void Describe(const service::Runtime& runtime, const Setup& setup, const Test& test, BenchRow& row) {
+void Describe(const service::Runtime& runtime, const Setup& setup, const BenchTest& test, BenchRow& row) {
   const model::Model& model = runtime.model();
   row.model_filename = model.file().path();
   row.model_type = model.config().name.empty() ? model.config().architecture : model.config().name;
@@ -202,49 +170,131 @@ void Describe(const service::Runtime& runtime, const Setup& setup, const Test& t
   row.cpu = Cpu().model;
 }
 
+struct ModelFile {
+  std::string path;
+  uint64_t size_bytes = 0;
+};
+using Models = std::map<std::string, ModelFile>;  // by model as typed
+
+Result<Models> FindModels(const std::vector<Setup>& setups) {
+  Models models;
+  for (const Setup& setup : setups) {
+    if (models.contains(setup.model)) continue;
+    ModelFile& model = models[setup.model];
+    RIDGE_ASSIGN_OR_RETURN(model.path, ResolveOrPull(setup.model));
+    RIDGE_ASSIGN_OR_RETURN(const gguf::File file, gguf::File::Open(model.path));
+    model.size_bytes = file.size_bytes();
+  }
+  return models;
+}
+
+// How many of the next setups can be in memory at once, so that their repetitions take turns: at least one.
+constexpr size_t kMostTogether = 16;
+size_t Together(std::span<const Setup> setups, const Models& models) {
+  const MemoryBudget memory = ReadMemory();
+  // Half of what is free: while a model is loaded, its file and its panels are both there, and the KV comes on top.
+  const uint64_t room = std::min(memory.available_bytes, memory.allowed_bytes) / 2;
+  uint64_t used = 0;
+  size_t n = 0;
+  while (n < std::min(setups.size(), kMostTogether)) {
+    used += models.at(setups[n].model).size_bytes;
+    if (n > 0 && used > room) break;
+    n++;
+  }
+  return n;
+}
+
+Result<std::unique_ptr<service::Runtime>> LoadSetup(const Options& o, const Setup& setup, const Models& models,
+                                                    int64_t longest) {
+  service::RuntimeOptions options{.path = models.at(setup.model).path,
+                                  .threads = setup.threads,
+                                  .isa = setup.isa,
+                                  .context_tokens = longest,
+                                  .batch_tokens = setup.batch,
+                                  .chunk_tokens = setup.chunk,
+                                  .page_tokens = o.page,
+                                  .flash_attention = setup.flash_attention,
+                                  .strict = o.strict,
+                                  .placement = o.placement,
+                                  .panel_cache_dir = o.panel_cache};
+  RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(setup.fusion));
+  RIDGE_ASSIGN_OR_RETURN(options.k_type, backend::ParseKvType(setup.k_type));
+  RIDGE_ASSIGN_OR_RETURN(options.v_type, backend::ParseKvType(setup.v_type));
+  return service::Runtime::Load(options);
+}
+
+// Every case once, then every case again in the reverse order, and so on (A B B A): what drifts meanwhile drifts for all.
+Status Interleave(std::vector<std::unique_ptr<BenchCase>>& cases, int64_t repetitions) {
+  for (int64_t r = 0; r < repetitions; r++) {
+    for (size_t i = 0; i < cases.size(); i++)
+      RIDGE_RETURN_IF_ERROR(cases[r % 2 == 0 ? i : cases.size() - 1 - i]->Repeat());
+  }
+  return {};
+}
+
+Status MeasureGroup(const Options& o, std::span<const Setup> setups, const Models& models,
+                    const std::vector<BenchTest>& tests, int64_t longest, const Ceilings& ceilings,
+                    BenchPrinter& printer) {
+  std::vector<std::unique_ptr<service::Runtime>> runtimes;
+  for (const Setup& setup : setups) {
+    RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, LoadSetup(o, setup, models, longest));
+    for (const std::string& note : runtime->notes()) Note(note);
+    runtimes.push_back(std::move(runtime));
+  }
+  std::vector<std::unique_ptr<BenchCase>> cases;  // setup by setup
+  const auto print = [&](const BenchCase& one, const Setup& setup) -> Status {
+    BenchRow row;
+    row.with_sampling = o.with_sampling;
+    one.Finish(ceilings, row);
+    Describe(one.runtime(), setup, one.test(), row);
+    return printer.Row(row);
+  };
+  for (size_t s = 0; s < setups.size(); s++) {
+    for (const BenchTest& test : tests) {
+      RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<BenchCase> one, BenchCase::Create(*runtimes[s], test, o.with_sampling));
+      RIDGE_RETURN_IF_ERROR(one->WarmUp(o.no_warmup));
+      cases.push_back(std::move(one));
+      if (!o.sequential) continue;
+      RIDGE_RETURN_IF_ERROR(Interleave(cases, o.repetitions));
+      RIDGE_RETURN_IF_ERROR(print(*cases.back(), setups[s]));
+      cases.clear();
+    }
+  }
+  RIDGE_RETURN_IF_ERROR(Interleave(cases, o.repetitions));
+  for (size_t i = 0; i < cases.size(); i++) RIDGE_RETURN_IF_ERROR(print(*cases[i], setups[i / tests.size()]));
+  return {};
+}
+
+// The cached roofline; with --roofline, where there is none, a short measurement for this run alone.
+Result<Ceilings> FindCeilings(const Options& o) {
+  Ceilings cached = Ceilings::Cached();
+  if (cached.roofline() || !o.roofline) return cached;
+  RIDGE_ASSIGN_OR_RETURN(lab::Roofline roofline, lab::MeasureRoofline({.build = BuildName(), .is_short = true}));
+  for (const std::string& reason : roofline.verdict.reasons)
+    Note("the machine was not quiet while its ceilings were measured: " + reason);
+  return Ceilings(std::move(roofline));
+}
+
 Status Bench(const Options& o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const BenchFormat format, ParseBenchFormat(out.json ? "json" : o.format));
   if (o.repetitions < 1)
     return Fail(Code::kUsage, "repetitions must be at least 1").Where("-r").Found(std::to_string(o.repetitions));
-  RIDGE_ASSIGN_OR_RETURN(const bool flash_attention, ParseFlashAttention(o.flash_attention));
   RIDGE_RETURN_IF_ERROR(CheckGpuLayers(o.gpu_layers, o.strict));
   RIDGE_RETURN_IF_ERROR(CheckLists(o));
-  RIDGE_ASSIGN_OR_RETURN(const std::vector<Test> tests, Tests(o));
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<BenchTest> tests, Tests(o));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<Setup> setups, Setups(o));
   int64_t longest = 0;
-  for (const Test& test : tests) longest = std::max(longest, test.depth + test.prompt + test.gen);
-  std::map<std::string, std::string> paths;  // by model as typed
-  for (const Setup& setup : setups) {
-    if (paths.contains(setup.model)) continue;
-    RIDGE_ASSIGN_OR_RETURN(paths[setup.model], ResolveOrPull(setup.model));
-  }
+  for (const BenchTest& test : tests) longest = std::max(longest, test.tokens());
+  RIDGE_ASSIGN_OR_RETURN(const Models models, FindModels(setups));
   Interrupt interrupt(out.json);
+  RIDGE_ASSIGN_OR_RETURN(const Ceilings ceilings, FindCeilings(o));
   BenchPrinter printer(format, out);
   RIDGE_RETURN_IF_ERROR(printer.Begin());
-  std::unique_ptr<service::Runtime> runtime;
-  for (const Setup& setup : setups) {
-    runtime.reset();  // never two models in memory
-    service::RuntimeOptions options{.path = paths[setup.model],
-                                    .threads = setup.threads,
-                                    .isa = setup.isa,
-                                    .context_tokens = longest,
-                                    .batch_tokens = setup.batch,
-                                    .chunk_tokens = setup.chunk,
-                                    .page_tokens = o.page,
-                                    .flash_attention = flash_attention,
-                                    .strict = o.strict,
-                                    .placement = o.placement,
-                                    .panel_cache_dir = o.panel_cache};
-    RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(setup.fusion));
-    RIDGE_ASSIGN_OR_RETURN(options.k_type, backend::ParseKvType(setup.k_type));
-    RIDGE_ASSIGN_OR_RETURN(options.v_type, backend::ParseKvType(setup.v_type));
-    RIDGE_ASSIGN_OR_RETURN(runtime, service::Runtime::Load(options));
-    for (const std::string& note : runtime->notes()) Note(note);
-    for (const Test& test : tests) {
-      RIDGE_ASSIGN_OR_RETURN(BenchRow row, Measure(o, *runtime, test));
-      Describe(*runtime, setup, test, row);
-      RIDGE_RETURN_IF_ERROR(printer.Row(row));
-    }
+  for (size_t first = 0; first < setups.size();) {
+    const size_t n = o.sequential ? 1 : Together(std::span(setups).subspan(first), models);
+    RIDGE_RETURN_IF_ERROR(
+        MeasureGroup(o, std::span(setups).subspan(first, n), models, tests, longest, ceilings, printer));
+    first += n;
   }
   return printer.End();
 }
@@ -279,8 +329,16 @@ void AddBench(CLI::App& root, Invocation& invocation) {
       ->allow_extra_args(false)
       ->capture_default_str();
   app->add_option("--ngl,--n-gpu-layers", o->gpu_layers, "layers on a GPU: none in this build");
-  app->add_flag("--no-warmup", o->no_warmup, "no run before the first that counts");
   app->add_option("--panel-cache", o->panel_cache, "keep repacked weights in this folder and load them from there");
+  app->add_flag("--with-sampling", o->with_sampling, "generated tokens are picked by the sampler, and its time counts");
+  app->add_flag("--sequential", o->sequential,
+                "all repetitions of a line before the next one; else lines take turns, as far as their models fit into "
+                "memory together, and are printed when all are done");
+  app->add_flag("--roofline", o->roofline,
+                "where ridge roofline has left nothing to compare with, measure the ceilings first, for a few seconds");
+  app->add_flag(
+      "--no-warmup", o->no_warmup,
+      "nothing runs before the first repetition that counts; else pieces of the test run until they are steady");
   app->add_flag("--strict", o->strict, "a fallback to a slow kernel is an error");
   app->add_option("-o,--output", o->format, "md, csv, json, jsonl or sql")->capture_default_str();
   invocation.Bind(app, [o](Output& out) { return Bench(*o, out); });

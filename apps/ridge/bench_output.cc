@@ -30,17 +30,23 @@ Json RowJson(const BenchRow& r) {
   j["n_prompt"] = r.n_prompt;
   j["n_gen"] = r.n_gen;
   j["n_depth"] = r.n_depth;
+  j["with_sampling"] = r.with_sampling;
   j["test_time"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   j["avg_ns"] = r.time.mean;
   j["stddev_ns"] = r.time.stddev;
   j["avg_ts"] = r.speed.mean;
   j["stddev_ts"] = r.speed.stddev;
   j["median_ts"] = r.speed.median;
+  j["median_low_ts"] = r.interval ? Json(r.interval->low) : Json(nullptr);
+  j["median_high_ts"] = r.interval ? Json(r.interval->high) : Json(nullptr);
+  j["median_confidence"] = r.interval ? Json(r.interval->confidence) : Json(nullptr);
   j["samples_ns"] = r.samples_ns;
   j["samples_ts"] = r.samples_ts;
   j["read_gbps"] = r.read_gbps ? Json(*r.read_gbps) : Json(nullptr);
-  j["read_ceiling_gbps"] = nullptr;  // not measured by this command
-  j["bound"] = nullptr;
+  j["read_ceiling_gbps"] = r.read_ceiling_gbps ? Json(*r.read_ceiling_gbps) : Json(nullptr);
+  j["bound"] = r.bound ? Json(std::string(lab::Name(r.bound->limit))) : Json(nullptr);
+  j["ceiling_share"] = r.bound ? Json(r.bound->share) : Json(nullptr);
+  j["ceiling_reason"] = r.bound ? Json(nullptr) : Json(r.ceiling_reason);
   return j;
 }
 
@@ -68,7 +74,9 @@ std::string TestName(const BenchRow& r) {
   std::string name = r.n_prompt > 0 && r.n_gen > 0 ? fmt::format("pp{}+tg{}", r.n_prompt, r.n_gen)
                      : r.n_prompt > 0              ? fmt::format("pp{}", r.n_prompt)
                                                    : fmt::format("tg{}", r.n_gen);
+  if (r.with_sampling && r.n_gen > 0) name += " sampled";
   if (r.n_depth > 0) name += fmt::format(" @ d{}", r.n_depth);
+  if (!r.flash_attention) name += " -fa off";
   if (r.fusion != "on") name += " --fusion " + r.fusion;
   return name;
 }
@@ -86,12 +94,12 @@ Result<BenchFormat> ParseBenchFormat(const std::string& name) {
 
 Status BenchPrinter::Begin() {
   if (format_ == BenchFormat::kMarkdown) {
-    RIDGE_RETURN_IF_ERROR(
-        out_.Write(fmt::format("| {:<30} | {:>10} | {:>10} | {:>7} | {:>7} | {:>4} | {:>15} | {:>18} | {:>10} |\n",
-                               "model", "size", "params", "isa", "threads", "kv", "test", "t/s", "GB/s read")));
-    return out_.Write(
-        fmt::format("| {:-<30} | {:->9}: | {:->9}: | {:->6}: | {:->6}: | {:->3}: | {:->14}: | {:->17}: | {:->9}: |\n",
-                    "", "", "", "", "", "", "", "", ""));
+    RIDGE_RETURN_IF_ERROR(out_.Write(fmt::format(
+        "| {:<30} | {:>10} | {:>10} | {:>7} | {:>7} | {:>4} | {:>15} | {:>24} | {:>9} | {:>14} |\n", "model", "size",
+        "params", "isa", "threads", "kv", "test", "median t/s [interval]", "GB/s read", "of the ceiling")));
+    return out_.Write(fmt::format(
+        "| {:-<30} | {:->9}: | {:->9}: | {:->6}: | {:->6}: | {:->3}: | {:->14}: | {:->23}: | {:->8}: | {:->13}: |\n",
+        "", "", "", "", "", "", "", "", "", ""));
   }
   return {};
 }
@@ -101,11 +109,14 @@ Status BenchPrinter::Row(const BenchRow& r) {
   switch (format_) {
     case BenchFormat::kMarkdown: {
       const std::string kv = r.type_k == r.type_v ? r.type_k : r.type_k + "/" + r.type_v;
-      text = fmt::format("| {:<30} | {:>6.2f} MiB | {:>8.2f} M | {:>7} | {:>7} | {:>4} | {:>15} | {:>18} | {:>10} |\n",
-                         Printable(r.model_type, 30), static_cast<double>(r.model_size_bytes) / (1 << 20),
-                         static_cast<double>(r.model_parameters) / 1e6, r.isa, r.n_threads, kv, TestName(r),
-                         fmt::format("{:.2f} ± {:.2f}", r.speed.mean, r.speed.stddev),
-                         r.read_gbps ? fmt::format("{:.1f}", *r.read_gbps) : "-");
+      text = fmt::format(
+          "| {:<30} | {:>6.2f} MiB | {:>8.2f} M | {:>7} | {:>7} | {:>4} | {:>15} | {:>24} | {:>9} | {:>14} |\n",
+          Printable(r.model_type, 30), static_cast<double>(r.model_size_bytes) / (1 << 20),
+          static_cast<double>(r.model_parameters) / 1e6, r.isa, r.n_threads, kv, TestName(r),
+          r.interval ? fmt::format("{:.2f} [{:.2f}, {:.2f}]", r.speed.median, r.interval->low, r.interval->high)
+                     : fmt::format("{:.2f}", r.speed.median),
+          r.read_gbps ? fmt::format("{:.1f}", *r.read_gbps) : "-",
+          r.bound ? fmt::format("{:.0f} % {}", 100 * r.bound->share, lab::Name(r.bound->limit)) : "-");
       break;
     }
     case BenchFormat::kCsv: {

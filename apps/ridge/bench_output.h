@@ -8,6 +8,8 @@
 
 #include "bench_sweep.h"
 #include "command.h"
+#include "lab/statistics.h"
+#include "lab/work.h"
 
 namespace ridge::app {
 
@@ -17,8 +19,13 @@ struct BenchRow {
   uint64_t model_size_bytes = 0;
   int64_t model_parameters = 0, n_threads = 0, n_batch = 0, n_ubatch = 0, n_prompt = 0, n_gen = 0, n_depth = 0;
   std::vector<double> samples_ns, samples_ts;
-  Statistics time, speed;           // of samples_ns and samples_ts
-  std::optional<double> read_gbps;  // generation only: bytes that a token must read, times the median speed
+  Statistics time, speed;                 // of samples_ns and samples_ts
+  std::optional<lab::Interval> interval;  // of the median speed
+  std::optional<double> read_gbps;        // generation only: bytes that a token must read, times the median speed
+  std::optional<double> read_ceiling_gbps;
+  std::optional<lab::Bound> bound;
+  std::string ceiling_reason;  // why there is no bound
+  bool with_sampling = false;
 };
 
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines, kSql };

@@ -4,8 +4,6 @@
 #include <numeric>
 #include <span>
 
-#include "graph/graph.h"
-
 namespace ridge::app {
 
 Result<BenchSubject> BenchSubject::Create(const service::Runtime& runtime, int64_t sequences, int64_t tokens) {
@@ -61,29 +59,47 @@ Status BenchSubject::Prompt(int64_t n) {
   return {};
 }
 
-Status BenchSubject::Generate(int64_t n) {
-  for (int64_t i = 0; i < n; i++, position_++) {
-    seq_start_.assign(1, 0);
-    for (int64_t s = 0; s < sequences_; s++) Append(s, position_, 1);
-    RIDGE_RETURN_IF_ERROR(Run(table_, true));
+Status BenchSubject::AddSampler() {
+  RIDGE_ASSIGN_OR_RETURN(sampler_, sampling::Sampler::Create({}, static_cast<int32_t>(vocab_)));
+  return {};
+}
+
+Status BenchSubject::Sample() {
+  picked_.resize(static_cast<size_t>(sequences_));
+  for (int64_t s = 0; s < sequences_; s++) {
+    const std::span<float> row =
+        std::span(logits_).subspan(static_cast<size_t>(s * vocab_), static_cast<size_t>(vocab_));
+    RIDGE_ASSIGN_OR_RETURN(picked_[static_cast<size_t>(s)],
+                           sampler_->Sample(row, {}, static_cast<uint64_t>(s), static_cast<uint64_t>(position_)));
   }
   return {};
 }
 
-double StepReadBytes(const service::Runtime& runtime, double sequences, double context) {
+Status BenchSubject::Generate(int64_t n) {
+  picked_.clear();
+  for (int64_t i = 0; i < n; i++, position_++) {
+    seq_start_.assign(1, 0);
+    for (int64_t s = 0; s < sequences_; s++) Append(s, position_, 1);
+    if (!picked_.empty()) tokens_ = picked_;
+    RIDGE_RETURN_IF_ERROR(Run(table_, true));
+    if (sampler_) RIDGE_RETURN_IF_ERROR(Sample());
+  }
+  return {};
+}
+
+lab::Work StepWork(const service::Runtime& runtime, double tokens, double logits, double context) {
   const backend::StateOptions& kv = runtime.state_options();
   const double value_bytes = (backend::ValueBytes(kv.k_type) + backend::ValueBytes(kv.v_type)) / 2;
-  const graph::Graph& graph = runtime.model().graph();
-  double bytes = 0;
-  for (const graph::Op& op : graph.ops()) {
-    const double read =
-        graph::CostOf(graph, op,
-                      {.tokens = sequences, .logits = sequences, .context = context, .kv_bytes_per_value = value_bytes})
-            .bytes_read;
-    bytes +=
-        op.kind == graph::OpKind::kAttention ? sequences * read : read;  // weights once a step, KV of each sequence
-  }
-  return bytes;
+  return lab::WorkOf(runtime.model().graph(),
+                     {.tokens = tokens, .logits = logits, .context = context, .kv_bytes_per_value = value_bytes});
+}
+
+double StepReadBytes(const service::Runtime& runtime, double sequences, double context) {
+  lab::Work work = StepWork(runtime, sequences, sequences, context);
+  // Weights are read once a step, the KV once for each sequence; a step of one token reads it once.
+  const double kv = StepWork(runtime, 1, 1, context).other_bytes - StepWork(runtime, 1, 1, 0).other_bytes;
+  work.other_bytes += (sequences - 1) * kv;
+  return lab::LayoutBytes(work);
 }
 
 }  // namespace ridge::app

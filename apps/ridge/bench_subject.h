@@ -7,10 +7,13 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "backend/backend.h"
 #include "base/result.h"
+#include "lab/work.h"
+#include "sampling/sampler.h"
 #include "service/runtime.h"
 
 namespace ridge::app {
@@ -20,6 +23,8 @@ class BenchSubject {
   // Room for `sequences` of `tokens` each. The runtime must give logits for as many rows a step as there are sequences.
   static Result<BenchSubject> Create(const service::Runtime& runtime, int64_t sequences, int64_t tokens);
 
+  // From now on Generate picks each token with a sampler (its defaults: temperature, top-k, top-p, …) and goes on with that token.
+  Status AddSampler();
   // All sequences go on from here; what lies behind stays in the KV.
   void Rewind(int64_t position) { position_ = position; }
   // n more prompt tokens of each sequence; only the last of each gives logits. Chunks hold tokens of one sequence.
@@ -34,15 +39,20 @@ class BenchSubject {
         chunk_(runtime.chunk_tokens()),
         sequences_(sequences) {}
   void Append(int64_t sequence, int64_t position, int64_t n);
+  Status Sample();
   Status Run(std::span<const int32_t> table, bool logits);
 
   backend::Program* program_;
   std::unique_ptr<backend::StateStore> state_;
+  std::optional<sampling::Sampler> sampler_;
+  std::vector<TokenId> picked_;  // [sequences] by the sampler in the latest step
   int64_t vocab_, chunk_, sequences_, position_ = 0, pages_per_sequence_ = 0;
   std::vector<int32_t> tokens_, positions_, seq_start_, logit_rows_, table_;
   std::vector<float> logits_;
 };
 
+// What one step of `tokens` tokens of one sequence must read and compute.
+lab::Work StepWork(const service::Runtime& runtime, double tokens, double logits, double context);
 // Bytes of weights and KV that one step must read when it generates a token for each of `sequences` at this context.
 double StepReadBytes(const service::Runtime& runtime, double sequences, double context);
 

@@ -5,9 +5,7 @@
 
 namespace ridge::app {
 
-std::string BuildName() {
-  return std::string(RIDGE_VERSION) + (*RIDGE_REVISION == '\0' ? "" : " " RIDGE_REVISION);
-}
+std::string BuildName() { return std::string(RIDGE_VERSION) + (*RIDGE_REVISION == '\0' ? "" : " " RIDGE_REVISION); }
 
 Ceilings Ceilings::Cached() {
   Ceilings ceilings;
@@ -16,8 +14,7 @@ Ceilings Ceilings::Cached() {
     ceilings.reason_ = cache.error().Message();
     return ceilings;
   }
-  Result<std::optional<lab::Roofline>> known =
-      cache->Load(lab::Fingerprint(lab::ReadMachine(), BuildName()));
+  Result<std::optional<lab::Roofline>> known = cache->Load(lab::Fingerprint(lab::ReadMachine(), BuildName()));
   if (!known)
     ceilings.reason_ = known.error().Message() + "; run ridge roofline";
   else if (!*known)
@@ -31,12 +28,21 @@ std::optional<double> Ceilings::ReadGbps(int n_threads) const {
   return roofline_ ? roofline_->ReadGbps(n_threads) : std::nullopt;
 }
 
+std::string Ceilings::WhyUnknown(const service::Runtime& runtime) const {
+  if (!roofline_) return reason_;
+  if (roofline_->isa != runtime.program().isa())
+    return "the kernels were measured for " + roofline_->isa + ", not for " + runtime.program().isa();
+  for (const backend::PlanEntry& entry : runtime.program().plan()) {
+    if (entry.fallback) return "no rate is known of " + entry.op + ", which has no kernel of its own";
+  }
+  return "";
+}
+
 std::optional<lab::Floors> Ceilings::FloorsOf(const lab::Work& work, const service::Runtime& runtime,
                                               bool decode) const {
   if (!roofline_) return std::nullopt;
-  return lab::FloorsOf(
-      work, *roofline_,
-      {.threads = runtime.program().n_threads(), .isa = runtime.program().isa(), .decode = decode});
+  return lab::FloorsOf(work, *roofline_,
+                       {.threads = runtime.program().n_threads(), .isa = runtime.program().isa(), .decode = decode});
 }
 
 std::optional<lab::Bound> Ceilings::BoundOf(const lab::Work& work, const service::Runtime& runtime, bool decode,

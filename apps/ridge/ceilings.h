@@ -25,6 +25,8 @@ class Ceilings {
   const std::string& reason() const { return reason_; }  // empty where there is a roofline
 
   std::optional<double> ReadGbps(int n_threads) const;
+  // Why a bound of this run is not known; empty where nothing stands in its way.
+  std::string WhyUnknown(const service::Runtime& runtime) const;
   std::optional<lab::Floors> FloorsOf(const lab::Work& work, const service::Runtime& runtime, bool decode) const;
   std::optional<lab::Bound> BoundOf(const lab::Work& work, const service::Runtime& runtime, bool decode,
                                     double seconds) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "lab/work.h"
 
 namespace ridge::app {
 namespace {
@@ -26,33 +27,31 @@ double KvBytesPerValue(const Runtime& runtime) {
 }
 
 // Bytes and operations of all prompt chunks. Attention sees, on average, what lies before the middle of a chunk.
-graph::Cost PromptCost(const Receipt& receipt, const Runtime& runtime) {
-  graph::Cost total;
+lab::Work PromptWork(const Receipt& receipt, const Runtime& runtime) {
+  lab::Work total;
   for (int64_t begin = receipt.cache_n; begin < receipt.prompt_n; begin += runtime.chunk_tokens()) {
     const int64_t count = std::min(runtime.chunk_tokens(), receipt.prompt_n - begin);
     const bool last = begin + count == receipt.prompt_n;
-    total +=
-        graph::CostOf(runtime.model().graph(), {.tokens = static_cast<double>(count),
-                                                .logits = last ? 1.0 : 0.0,
-                                                .context = static_cast<double>(begin) + static_cast<double>(count) / 2,
-                                                .kv_bytes_per_value = KvBytesPerValue(runtime)});
+    total.Add(
+        lab::WorkOf(runtime.model().graph(), {.tokens = static_cast<double>(count),
+                                              .logits = last ? 1.0 : 0.0,
+                                              .context = static_cast<double>(begin) + static_cast<double>(count) / 2,
+                                              .kv_bytes_per_value = KvBytesPerValue(runtime)}));
   }
   return total;
 }
 
-graph::Cost DecodeCost(const Receipt& receipt, const Runtime& runtime) {
-  graph::Cost total;
+lab::Work DecodeWork(const Receipt& receipt, const Runtime& runtime) {
+  lab::Work total;
   const int64_t steps = receipt.predicted_n - 1;
   const int64_t stride = std::max<int64_t>(1, (steps + kCostSamples - 1) / kCostSamples);
   for (int64_t step = 0; step < steps; step += stride) {
     const int64_t count = std::min(stride, steps - step);
     const double context = static_cast<double>(receipt.prompt_n + step) + static_cast<double>(count + 1) / 2;
-    const graph::Cost one =
-        graph::CostOf(runtime.model().graph(),
-                      {.tokens = 1, .logits = 1, .context = context, .kv_bytes_per_value = KvBytesPerValue(runtime)});
-    total.bytes_read += one.bytes_read * static_cast<double>(count);
-    total.bytes_written += one.bytes_written * static_cast<double>(count);
-    total.flops += one.flops * static_cast<double>(count);
+    total.Add(
+        lab::WorkOf(runtime.model().graph(),
+                    {.tokens = 1, .logits = 1, .context = context, .kv_bytes_per_value = KvBytesPerValue(runtime)}),
+        static_cast<double>(count));
   }
   return total;
 }
@@ -62,30 +61,34 @@ struct Phase {
   int64_t n = 0;  // tokens that were computed in it
   std::optional<double> per_second;
   std::optional<double> bytes_read, read_gbps, flops, gflops;
+  std::optional<lab::Bound> bound;
 };
 
-Phase MakePhase(double ms, int64_t n, std::optional<double> per_second, const graph::Cost& cost) {
+Phase MakePhase(double ms, int64_t n, std::optional<double> per_second, const lab::Work& work) {
   Phase phase{.ms = ms, .n = n, .per_second = per_second};
   if (n <= 0 || ms <= 0) return phase;
-  phase.bytes_read = cost.bytes_read;
-  phase.flops = cost.flops;
-  phase.read_gbps = cost.bytes_read / ms / 1e6;
-  phase.gflops = cost.flops / ms / 1e6;
+  phase.bytes_read = lab::LayoutBytes(work);
+  phase.flops = lab::Flops(work);
+  phase.read_gbps = *phase.bytes_read / ms / 1e6;
+  phase.gflops = *phase.flops / ms / 1e6;
   return phase;
 }
 
-std::pair<Phase, Phase> Phases(const Ledger& ledger, const Runtime& runtime) {
-  graph::Cost prompt, decode;
+std::pair<Phase, Phase> Phases(const Ledger& ledger, const Runtime& runtime, const Ceilings& ceilings) {
+  lab::Work prompt, decode;
   int64_t steps = 0;
   for (const Receipt& turn : ledger.turns) {
-    prompt += PromptCost(turn, runtime);
-    decode += DecodeCost(turn, runtime);
+    prompt.Add(PromptWork(turn, runtime));
+    decode.Add(DecodeWork(turn, runtime));
     steps += std::max<int64_t>(0, turn.predicted_n - 1);
   }
   const Receipt& r = ledger.receipt;
+  Phase prefill = MakePhase(r.prompt_ms, r.prompt_n - r.cache_n, r.prompt_per_second(), prompt);
   Phase decoding = MakePhase(r.predicted_ms, steps, std::nullopt, decode);
   if (steps > 0 && r.predicted_ms > 0) decoding.per_second = 1000.0 * static_cast<double>(steps) / r.predicted_ms;
-  return {MakePhase(r.prompt_ms, r.prompt_n - r.cache_n, r.prompt_per_second(), prompt), decoding};
+  if (prefill.n > 0) prefill.bound = ceilings.BoundOf(prompt, runtime, false, r.prompt_ms / 1000);
+  if (steps > 0) decoding.bound = ceilings.BoundOf(decode, runtime, true, r.predicted_ms / 1000);
+  return {prefill, decoding};
 }
 
 // Name and milliseconds; the last one, "other", is what the total leaves.
@@ -107,6 +110,17 @@ std::vector<std::pair<std::string, double>> Parts(const Ledger& ledger) {
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
+Json BoundName(const std::optional<lab::Bound>& bound) {
+  return bound ? Json(std::string(lab::Name(bound->limit))) : Json(nullptr);
+}
+
+// Null where a bound of decoding is told.
+Json CeilingReason(const Phase& decode, const Runtime& runtime, const Ceilings& ceilings) {
+  if (decode.bound) return nullptr;
+  const std::string why = ceilings.WhyUnknown(runtime);
+  return why.empty() ? "nothing was decoded" : why;
+}
+
 Json PhaseJson(const Phase& phase) {
   return {{"ms", phase.ms},
           {"tokens", phase.n},
@@ -114,7 +128,9 @@ Json PhaseJson(const Phase& phase) {
           {"bytes_read", OrNull(phase.bytes_read)},
           {"read_gbps", OrNull(phase.read_gbps)},
           {"flops", OrNull(phase.flops)},
-          {"gflops", OrNull(phase.gflops)}};
+          {"gflops", OrNull(phase.gflops)},
+          {"bound", BoundName(phase.bound)},
+          {"ceiling_share", phase.bound ? Json(phase.bound->share) : Json(nullptr)}};
 }
 
 std::string Cell(const std::optional<double>& value, int decimals) {
@@ -146,8 +162,8 @@ void AddTurn(Ledger& ledger, const Receipt& turn) {
   if (!sum.ttft_ms) sum.ttft_ms = turn.ttft_ms;
 }
 
-Json LedgerJson(const Ledger& ledger, const Runtime& runtime) {
-  const auto [prefill, decode] = Phases(ledger, runtime);
+Json LedgerJson(const Ledger& ledger, const Runtime& runtime, const Ceilings& ceilings) {
+  const auto [prefill, decode] = Phases(ledger, runtime, ceilings);
   const Receipt& r = ledger.receipt;
   Json parts = Json::object();
   for (const auto& [name, ms] : Parts(ledger)) parts[name] = ms;
@@ -174,21 +190,25 @@ Json LedgerJson(const Ledger& ledger, const Runtime& runtime) {
           {"total_ms", ledger.total_ms},
           {"parts_ms", std::move(parts)},
           {"read_gbps", OrNull(decode.read_gbps)},
-          {"read_ceiling_gbps", nullptr},
-          {"bound", nullptr},
+          {"read_ceiling_gbps", OrNull(ceilings.ReadGbps(runtime.program().n_threads()))},
+          {"bound", BoundName(decode.bound)},
+          {"ceiling_share", decode.bound ? Json(decode.bound->share) : Json(nullptr)},
+          {"ceiling_reason", CeilingReason(decode, runtime, ceilings)},
           {"phases", {{"prefill", PhaseJson(prefill)}, {"decode", PhaseJson(decode)}}}};
 }
 
-std::string LedgerTable(const Ledger& ledger, const Runtime& runtime) {
-  const auto [prefill, decode] = Phases(ledger, runtime);
+std::string LedgerTable(const Ledger& ledger, const Runtime& runtime, const Ceilings& ceilings) {
+  const auto [prefill, decode] = Phases(ledger, runtime, ceilings);
   const Receipt& r = ledger.receipt;
-  std::string out =
-      fmt::format("{:<11}{:>12}{:>9}{:>12}{:>12}{:>11}\n", "", "ms", "tokens", "tokens/s", "read GB/s", "GFLOP/s");
+  std::string out = fmt::format("{:<11}{:>12}{:>9}{:>12}{:>12}{:>11}{}\n", "", "ms", "tokens", "tokens/s", "read GB/s",
+                                "GFLOP/s", ceilings.roofline() ? "  of the ceiling" : "");
   const auto row = [&out](const std::string& name, double ms, std::optional<int64_t> n, const Phase* phase) {
     out += fmt::format("{:<11}{:>12.2f}{:>9}", name, ms, n ? std::to_string(*n) : "");
     if (phase != nullptr)
       out += fmt::format("{:>12}{:>12}{:>11}", Cell(phase->per_second, 1), Cell(phase->read_gbps, 2),
                          Cell(phase->gflops, 1));
+    if (phase != nullptr && phase->bound)
+      out += fmt::format("{:>6.0f} % {}", 100 * phase->bound->share, lab::Name(phase->bound->limit));
     out.erase(out.find_last_not_of(' ') + 1);
     out += "\n";
   };
@@ -209,10 +229,14 @@ std::string LedgerTable(const Ledger& ledger, const Runtime& runtime) {
   out += fmt::format("{} tokens generated (the first one's time is in prefill), finish reason: {}; ", r.predicted_n,
                      engine::Name(r.reason));
   out += r.ttft_ms ? fmt::format("first token after {:.1f} ms\n", *r.ttft_ms) : "no first token\n";
-  out += fmt::format("{} threads ({}), isa {}, context {} tokens ({}); the machine's ceilings are not measured\n",
-                     runtime.program().n_threads(), runtime.threads().reason, runtime.program().isa(),
-                     runtime.context_tokens(), runtime.context_reason());
-  return out;
+  out += fmt::format("{} threads ({}), isa {}, context {} tokens ({})\n", runtime.program().n_threads(),
+                     runtime.threads().reason, runtime.program().isa(), runtime.context_tokens(),
+                     runtime.context_reason());
+  if (const std::optional<double> gbps = ceilings.ReadGbps(runtime.program().n_threads()))
+    out += fmt::format("this machine reads {:.1f} GB/s with as many threads", *gbps);
+  if (const std::string why = ceilings.WhyUnknown(runtime); !why.empty())
+    out += fmt::format("{}what bounds decoding is not known: {}", ceilings.roofline() ? "; " : "", why);
+  return out + "\n";
 }
 
 }  // namespace ridge::app

@@ -2,13 +2,15 @@
 //
 //   Ledger ledger{.load_ms = ..., .receipt = stream->receipt()};
 //   ledger.total_ms = MsSinceStart();
-//   document.update(LedgerJson(ledger, runtime));   std::fputs(LedgerTable(ledger, runtime).c_str(), stderr);
+//   const Ceilings ceilings = Ceilings::Cached();
+//   document.update(LedgerJson(ledger, runtime, ceilings));   std::fputs(LedgerTable(ledger, runtime, ceilings).c_str(), stderr);
 //
 // Guarantees: the parts sum to the total; what was not measured is null (a dash in the table), never 0.
 #pragma once
 
 #include <string>
 
+#include "ceilings.h"
 #include "command.h"
 #include "service/receipt.h"
 #include "service/runtime.h"
@@ -30,7 +32,7 @@ double MsSinceStart();  // of the process
 void AddTurn(Ledger& ledger, const service::Receipt& receipt);
 
 // load_ms … bound, finish_reason, parts_ms, phases.
-Json LedgerJson(const Ledger& ledger, const service::Runtime& runtime);
-std::string LedgerTable(const Ledger& ledger, const service::Runtime& runtime);
+Json LedgerJson(const Ledger& ledger, const service::Runtime& runtime, const Ceilings& ceilings);
+std::string LedgerTable(const Ledger& ledger, const service::Runtime& runtime, const Ceilings& ceilings);
 
 }  // namespace ridge::app

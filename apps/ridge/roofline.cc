@@ -59,17 +59,10 @@ Prediction Predict(const graph::Graph& graph, const Roofline& roofline, const Op
   return p;
 }
 
-double Flops(const lab::Work& work) {
-  double flops = work.other_flops;
-  for (const auto& [type, w] : work.matmul) flops += w.flops;
-  return flops;
-}
-
 // Tokens a second where the phase takes as long as its largest floor.
 Json PhaseJson(const lab::Work& work, const lab::Floors& floors, double tokens) {
   const auto rate = [&](const std::optional<double>& s) { return s && *s > 0 ? Json(tokens / *s) : Json(nullptr); };
-  const std::optional<lab::Bound> bound =
-      floors.largest() ? lab::BoundOf(floors, *floors.largest()) : std::nullopt;
+  const std::optional<lab::Bound> bound = floors.largest() ? lab::BoundOf(floors, *floors.largest()) : std::nullopt;
   return {{"ceiling_ts", rate(floors.largest())},
           {"bound", bound ? Json(std::string(lab::Name(bound->limit))) : Json(nullptr)},
           {"memory_ts", rate(floors.memory_s)},
@@ -77,7 +70,7 @@ Json PhaseJson(const lab::Work& work, const lab::Floors& floors, double tokens) 
           {"arithmetic_ts", rate(floors.arithmetic_s)},
           {"kernels_ts", rate(floors.kernels_s)},
           {"bytes_read", floors.bytes},
-          {"flops", Flops(work)}};
+          {"flops", lab::Flops(work)}};
 }
 
 Json PredictionJson(const Prediction& p, const Options& o) {
@@ -109,11 +102,11 @@ std::string PredictionText(const Prediction& p, const Options& o) {
 std::vector<lab::PlotPoint> Points(const Roofline& roofline, const std::optional<Prediction>& p, const Options& o) {
   if (!p) return lab::FormatPoints(roofline);
   std::vector<lab::PlotPoint> points;
-  for (const auto& [name, work, floors] : {std::tuple{"decode", &p->step, &p->decode},
-                                           std::tuple{"prefill", &p->prompt, &p->prefill}}) {
+  for (const auto& [name, work, floors] :
+       {std::tuple{"decode", &p->step, &p->decode}, std::tuple{"prefill", &p->prompt, &p->prefill}}) {
     if (!floors->largest() || floors->bytes <= 0) continue;
     points.push_back({fmt::format("{} {}", Printable(o.model.substr(o.model.rfind('/') + 1), 30), name),
-                      Flops(*work) / floors->bytes, Flops(*work) / *floors->largest() / 1e9});
+                      lab::Flops(*work) / floors->bytes, lab::Flops(*work) / *floors->largest() / 1e9});
   }
   return points;
 }
@@ -153,7 +146,8 @@ std::function<void(double)> Progress() {
 }
 
 Result<Roofline> Measure(const Options& o, const Result<lab::RooflineCache>& cache) {
-  RIDGE_ASSIGN_OR_RETURN(Roofline roofline, lab::MeasureRoofline({.build = BuildName(), .is_short = o.is_short, .progress = Progress()}));
+  RIDGE_ASSIGN_OR_RETURN(Roofline roofline,
+                         lab::MeasureRoofline({.build = BuildName(), .is_short = o.is_short, .progress = Progress()}));
   for (const std::string& reason : roofline.verdict.reasons) Note("the machine is not quiet: " + reason);
   if (!roofline.verdict.quiet) {
     Note("these figures are too low, and are not kept; close other programs and run it again");
@@ -216,12 +210,14 @@ Status RooflineCommand(const Options& o, Output& out) {
 
 void AddRoofline(CLI::App& root, Invocation& invocation) {
   auto o = std::make_shared<Options>();
-  CLI::App* app = AddSubcommand(
-      root, "roofline", "measure this machine's ceilings: read bandwidth, arithmetic peaks, kernels",
-      "ridge roofline\n  ridge roofline -m smollm2:135m -c 2048 --svg roofline.svg\n\n"
-      "Takes about 15 seconds and is kept under XDG_CACHE_HOME (or ~/.cache) for this machine and build, so that run and "
-      "bench can say\nhow near they came. Measured beside other work it says so, and nothing is kept.");
-  app->add_option("-m,--model", o->model, "predict the ceilings of this model too: a file, a name in the store, a reference");
+  CLI::App* app =
+      AddSubcommand(root, "roofline", "measure this machine's ceilings: read bandwidth, arithmetic peaks, kernels",
+                    "ridge roofline\n  ridge roofline -m smollm2:135m -c 2048 --svg roofline.svg\n\n"
+                    "Takes about 15 seconds and is kept under XDG_CACHE_HOME (or ~/.cache) for this machine and build, "
+                    "so that run and "
+                    "bench can say\nhow near they came. Measured beside other work it says so, and nothing is kept.");
+  app->add_option("-m,--model", o->model,
+                  "predict the ceilings of this model too: a file, a name in the store, a reference");
   app->add_option("-c,--ctx-size", o->context, "tokens of prompt, and of context when decoding, for -m")
       ->capture_default_str();
   app->add_option("--ub,--ubatch-size", o->chunk, "-ub: prompt tokens of one step, for -m")->capture_default_str();

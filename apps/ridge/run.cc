@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "ceilings.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "ledger.h"
@@ -185,7 +186,7 @@ Status Run::Single(const std::string& text) {
 
 void Run::PrintLedger() const {
   const service::Runtime& runtime = service_->runtime();
-  std::fprintf(stderr, "\n%s", LedgerTable(ledger_, runtime).c_str());
+  std::fprintf(stderr, "\n%s", LedgerTable(ledger_, runtime, Ceilings::Cached()).c_str());
   if (options_.op_times) std::fprintf(stderr, "\n%s", OpTimesTable(runtime.program()).c_str());
 }
 
@@ -194,7 +195,7 @@ Status Run::Finish(const Answer& answer) {
   const service::Runtime& runtime = service_->runtime();
   if (out_.json) {
     Json document = {{"text", answer.text}, {"ids", answer.ids}, {"prompt_ids", answer.prompt_ids}};
-    document.update(LedgerJson(ledger_, runtime));
+    document.update(LedgerJson(ledger_, runtime, Ceilings::Cached()));
     document["config"] = Config();
     document["plan"] = PlanJson(runtime.program());
     if (options_.op_times) document["op_times"] = OpTimesJson(runtime.program());

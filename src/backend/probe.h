@@ -35,11 +35,11 @@ std::vector<PeakProbe> CpuPeaks();  // worst first
 // One token times a matrix of one tensor type, by the kernel and in the layout that decoding uses.
 class FormatProbe {
  public:
-  std::string type;              // "Q4_K"
-  std::string kernel;            // "panel16.q4_k"; types with one kernel need be timed only once
-  bool integer = false;          // multiplies in int8, else in float32
-  double layout_ratio = 1;       // bytes of the layout per byte of the GGUF type
-  size_t panel_bytes = 0;        // of 16 rows
+  std::string type;         // "Q4_K"
+  std::string kernel;       // "panel16.q4_k"; types with one kernel need be timed only once
+  bool integer = false;     // multiplies in int8, else in float32
+  double layout_ratio = 1;  // bytes of the layout per byte of the GGUF type
+  size_t panel_bytes = 0;   // of 16 rows
   static constexpr int kPanelRows = 16;
 
   // panels [n_panels, panel_bytes] -> out [n_panels * 16]. Any bytes do, though only normal numbers take the usual time.

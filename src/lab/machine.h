@@ -15,12 +15,12 @@ namespace ridge::lab {
 
 struct Machine {
   std::string cpu, features;
-  int cpus = 1;            // that this process may use
-  int cores = 1;           // that hold at least one of them
-  uint64_t l2_bytes = 0;   // of one core; 512 KiB where the system does not say
-  uint64_t l3_bytes = 0;   // all last-level caches of these CPUs together; 32 MiB where the system does not say
-  uint64_t memory_gib = 0; // rounded: a kernel update moves the exact figure
-  std::string huge_pages;  // "always", "madvise", "never"; empty: not known
+  int cpus = 1;             // that this process may use
+  int cores = 1;            // that hold at least one of them
+  uint64_t l2_bytes = 0;    // of one core; 512 KiB where the system does not say
+  uint64_t l3_bytes = 0;    // all last-level caches of these CPUs together; 32 MiB where the system does not say
+  uint64_t memory_gib = 0;  // rounded: a kernel update moves the exact figure
+  std::string huge_pages;   // "always", "madvise", "never"; empty: not known
 };
 
 Machine ReadMachine(const std::string& sys_root = "/");

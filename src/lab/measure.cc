@@ -21,7 +21,8 @@ using backend::FormatProbe;
 using backend::PeakProbe;
 using backend::ReadPattern;
 
-constexpr int64_t kColumns = 2048;   // of the matrices of the format measurements: the width of a model of 1 to 3 billion parameters
+constexpr int64_t kColumns =
+    2048;  // of the matrices of the format measurements: the width of a model of 1 to 3 billion parameters
 constexpr size_t kBestPatterns = 3;  // that are repeated after the first round has tried all
 constexpr double kLongest_s = 20;    // no further rounds after that, once there are enough
 constexpr int kEnoughRounds = 8;
@@ -36,8 +37,8 @@ struct Effort {
 Effort EffortOf(const Machine& machine, bool is_short) {
   const size_t past_caches = 8 * machine.l3_bytes;
   if (is_short) return {4 * machine.l3_bytes, 4 * machine.l3_bytes, 0.008, 3, 1};
-  return {std::max<size_t>(size_t{1} << 30, past_caches), std::max<size_t>(size_t{256} << 20, past_caches),
-          0.03, 20, 4};
+  return {std::max<size_t>(size_t{1} << 30, past_caches), std::max<size_t>(size_t{256} << 20, past_caches), 0.03, 20,
+          4};
 }
 
 // What a series is worth: the level that a quarter of its repetitions reaches. The highest single one is no ceiling on a shared host: now and then it
@@ -65,9 +66,9 @@ struct FormatSeries {
 };
 
 std::string Describe(const ReadSeries& s) {
-  return fmt::format("{}, {} stream{}, {}", s.probe->isa, s.pattern.streams, s.pattern.streams == 1 ? "" : "s",
-                     s.pattern.ahead_bytes == 0 ? "no prefetch"
-                                                : fmt::format("prefetch {} bytes ahead", s.pattern.ahead_bytes));
+  return fmt::format(
+      "{}, {} stream{}, {}", s.probe->isa, s.pattern.streams, s.pattern.streams == 1 ? "" : "s",
+      s.pattern.ahead_bytes == 0 ? "no prefetch" : fmt::format("prefetch {} bytes ahead", s.pattern.ahead_bytes));
 }
 
 class Measurement {
@@ -159,8 +160,7 @@ Status Measurement::Round(int round) {
   }
   if (round >= effort_.format_rounds) return {};
   for (auto& [kernel, s] : by_kernel_) {
-    RIDGE_ASSIGN_OR_RETURN(const double memory,
-                           meter_->FormatInMemory(out_.threads, *s.format, effort_.format_bytes));
+    RIDGE_ASSIGN_OR_RETURN(const double memory, meter_->FormatInMemory(out_.threads, *s.format, effort_.format_bytes));
     s.memory.push_back(memory);
     RIDGE_ASSIGN_OR_RETURN(const double l2, meter_->FormatInL2(out_.threads, *s.format));
     s.l2.push_back(l2);

@@ -83,9 +83,8 @@ Result<double> Meter::Peak(int n_threads, const std::function<double(int64_t)>& 
     rounds = std::max<int64_t>(1, static_cast<int64_t>(static_cast<double>(rounds) * least_s_ / seconds));
   }
   std::vector<double> operations(static_cast<size_t>(n_threads));
-  RIDGE_ASSIGN_OR_RETURN(const double seconds, Timed(n_threads, [&](int worker) {
-                           operations[static_cast<size_t>(worker)] = loop(rounds);
-                         }));
+  RIDGE_ASSIGN_OR_RETURN(const double seconds,
+                         Timed(n_threads, [&](int worker) { operations[static_cast<size_t>(worker)] = loop(rounds); }));
   double total = 0;
   for (double n : operations) total += n;
   return total / seconds / 1e9;
@@ -97,13 +96,12 @@ Result<double> Meter::FormatInMemory(int n_threads, const backend::FormatProbe& 
   std::vector<std::vector<float>> out(static_cast<size_t>(n_threads));
   for (auto& rows : out) rows.resize(static_cast<size_t>(piece * backend::FormatProbe::kPanelRows));
   std::atomic<int64_t> next{0};
-  RIDGE_ASSIGN_OR_RETURN(
-      const double seconds, Timed(n_threads, [&](int worker) {
-        for (int64_t p; (p = next.fetch_add(piece)) < panels;) {
-          format.Run(memory_.data() + static_cast<size_t>(p) * format.panel_bytes, std::min(piece, panels - p),
-                     out[static_cast<size_t>(worker)].data());
-        }
-      }));
+  RIDGE_ASSIGN_OR_RETURN(const double seconds, Timed(n_threads, [&](int worker) {
+                           for (int64_t p; (p = next.fetch_add(piece)) < panels;) {
+                             format.Run(memory_.data() + static_cast<size_t>(p) * format.panel_bytes,
+                                        std::min(piece, panels - p), out[static_cast<size_t>(worker)].data());
+                           }
+                         }));
   return static_cast<double>(panels) * static_cast<double>(format.panel_bytes) / seconds / 1e9;
 }
 

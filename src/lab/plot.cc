@@ -49,8 +49,12 @@ Axes AxesOf(const Roofline& r, const std::vector<PlotPoint>& points, double widt
     low_x = std::min(low_x, p.intensity), high_x = std::max(high_x, p.intensity);
     low_y = std::min(low_y, p.gops), high_y = std::max(high_y, p.gops);
   }
-  return {std::floor(std::log10(low_x)), std::ceil(std::log10(high_x)), std::floor(std::log10(low_y)),
-          std::ceil(std::log10(high_y) + 0.05), width, height};
+  return {std::floor(std::log10(low_x)),
+          std::ceil(std::log10(high_x)),
+          std::floor(std::log10(low_y)),
+          std::ceil(std::log10(high_y) + 0.05),
+          width,
+          height};
 }
 
 std::string Escape(const std::string& text) {
@@ -79,7 +83,8 @@ std::string Grid(const Axes& a) {
   std::string out;
   for (double d = a.left; d <= a.right; d++) {
     const double x = a.X(std::pow(10, d));
-    out += Line(x, 0, x, a.height, "stroke=\"#ddd\"") + Text(x, a.height + 16, "middle", fmt::format("{:g}", std::pow(10, d)));
+    out += Line(x, 0, x, a.height, "stroke=\"#ddd\"") +
+           Text(x, a.height + 16, "middle", fmt::format("{:g}", std::pow(10, d)));
   }
   for (double d = a.bottom; d <= a.top; d++) {
     const double y = a.Y(std::pow(10, d));
@@ -109,8 +114,9 @@ std::string SvgPlot(const Roofline& r, const std::vector<PlotPoint>& points) {
       "font-size=\"12\">\n<rect width=\"900\" height=\"560\" fill=\"white\"/>\n";
   out += fmt::format("<title>Roofline of {}</title>\n", Escape(r.machine.cpu));
   out += "<g transform=\"translate(70,50)\">\n";
-  out += Text(0, -26, "start", fmt::format("{}, {} threads, measured {}{}", r.machine.cpu, r.threads, r.measured_at,
-                                           r.verdict.quiet ? "" : ", machine not quiet"));
+  out += Text(0, -26, "start",
+              fmt::format("{}, {} threads, measured {}{}", r.machine.cpu, r.threads, r.measured_at,
+                          r.verdict.quiet ? "" : ", machine not quiet"));
   out += Grid(a);
   const double slope = r.read.empty() ? 1 : r.read.back().gbps;
   double ridge = std::pow(10, a.left);
@@ -126,15 +132,17 @@ std::string SvgPlot(const Roofline& r, const std::vector<PlotPoint>& points) {
   out += Text(a.X(start) + 8, a.Y(start * slope) - 14, "start", fmt::format("read {:.1f} GB/s", slope));
   for (const PlotPoint& p : points) {
     if (!(p.intensity > 0 && p.gops > 0)) continue;
-    out += fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"#2a7f3f\"><title>{}: {:.1f} operations a "
-                       "byte, {:.1f} GOPS</title></circle>\n",
-                       a.X(p.intensity), a.Y(p.gops), Escape(p.name), p.intensity, p.gops);
+    out += fmt::format(
+        "<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.5\" fill=\"#2a7f3f\"><title>{}: {:.1f} operations a "
+        "byte, {:.1f} GOPS</title></circle>\n",
+        a.X(p.intensity), a.Y(p.gops), Escape(p.name), p.intensity, p.gops);
     out += Text(a.X(p.intensity) + 6, a.Y(p.gops) + 12, "start", p.name);
   }
   out += Text(a.width / 2, a.height + 38, "middle", "operations per byte of memory");
-  out += fmt::format("<text transform=\"translate(-48,{:.0f}) rotate(-90)\" text-anchor=\"middle\">billions of "
-                     "operations per second</text>\n",
-                     a.height / 2);
+  out += fmt::format(
+      "<text transform=\"translate(-48,{:.0f}) rotate(-90)\" text-anchor=\"middle\">billions of "
+      "operations per second</text>\n",
+      a.height / 2);
   return out + "</g>\n</svg>\n";
 }
 
@@ -163,7 +171,9 @@ std::string TerminalPlot(const Roofline& r, const std::vector<PlotPoint>& points
     put(p.intensity, p.gops, mark);
     const std::string entry = fmt::format("{} {}", mark++, p.name);
     const size_t line = legend.size() - (legend.rfind('\n') == legend.npos ? 0 : legend.rfind('\n') + 1);
-    legend += legend.empty() ? std::string(kMargin, ' ') : line + entry.size() > 76 ? "\n" + std::string(kMargin, ' ') : "  ";
+    legend += legend.empty()             ? std::string(kMargin, ' ')
+              : line + entry.size() > 76 ? "\n" + std::string(kMargin, ' ')
+                                         : "  ";
     legend += entry;
   }
   std::string out = fmt::format("{:>{}} billions of operations/s: '=' peaks of {}, '-' of other ISAs, '/' memory\n", "",

@@ -74,11 +74,11 @@ Verdict Judge(const Disturbance& d) {
   check(d.steal_share.value_or(0) <= kMostSteal,
         fmt::format("the host took {:.1f} % of the CPU time for other machines (limit {:.0f})",
                     100 * d.steal_share.value_or(0), 100 * kMostSteal));
-  check(d.cpu_share >= kLeastCpuShare,
-        fmt::format("the measuring threads ran only {:.0f} % of the time (limit {:.0f})", 100 * d.cpu_share,
-                    100 * kLeastCpuShare));
-  check(d.spread <= kMostSpread, fmt::format("repetitions differ: the median lies {:.0f} % below the upper quartile (limit {:.0f})",
-                                             100 * d.spread, 100 * kMostSpread));
+  check(d.cpu_share >= kLeastCpuShare, fmt::format("the measuring threads ran only {:.0f} % of the time (limit {:.0f})",
+                                                   100 * d.cpu_share, 100 * kLeastCpuShare));
+  check(d.spread <= kMostSpread,
+        fmt::format("repetitions differ: the median lies {:.0f} % below the upper quartile (limit {:.0f})",
+                    100 * d.spread, 100 * kMostSpread));
   return verdict;
 }
 

@@ -32,7 +32,7 @@ struct PeakRow {
 struct FormatRow {
   std::string type, kernel;
   bool integer = false;
-  double layout_ratio = 1;  // bytes in memory per byte of the file
+  double layout_ratio = 1;              // bytes in memory per byte of the file
   double gbps_memory = 0, gbps_l2 = 0;  // at all threads, by the kernels of Roofline::isa; bytes in memory
 };
 
@@ -59,7 +59,7 @@ struct Roofline {
 };
 
 struct RooflineOptions {
-  std::string build;     // of this program: figures of the kernels hold for one build
+  std::string build;  // of this program: figures of the kernels hold for one build
   bool is_short = false;
   // Called between measurements with the share done, in 0 to 1.
   std::function<void(double)> progress;

@@ -3,11 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <atomic>
 #include <set>
 #include <thread>
 
@@ -25,7 +25,14 @@ namespace {
 
 Roofline Example() {
   Roofline r;
-  r.machine = {.cpu = "Test <CPU> & \"co\"", .features = "avx2", .cpus = 4, .cores = 4, .l2_bytes = 1 << 20, .l3_bytes = 32 << 20, .memory_gib = 16, .huge_pages = "madvise"};
+  r.machine = {.cpu = "Test <CPU> & \"co\"",
+               .features = "avx2",
+               .cpus = 4,
+               .cores = 4,
+               .l2_bytes = 1 << 20,
+               .l3_bytes = 32 << 20,
+               .memory_gib = 16,
+               .huge_pages = "madvise"};
   r.fingerprint = "0123456789abcdef";
   r.build = "1.0 abc";
   r.measured_at = "2026-11-29T12:00:00Z";
@@ -118,7 +125,8 @@ TEST_F(CacheTest, DamageIsAnErrorThatNamesTheFile) {
   other["fingerprint"] = "fedcba9876543210";
   auto noisy = ToJson(Example());
   noisy["quiet"] = false;
-  for (const std::string& bad : {std::string(), text.substr(0, text.size() / 2), std::string("[]"), std::string("\xff\0x", 3), other.dump(), noisy.dump()}) {
+  for (const std::string& bad : {std::string(), text.substr(0, text.size() / 2), std::string("[]"),
+                                 std::string("\xff\0x", 3), other.dump(), noisy.dump()}) {
     std::ofstream(path, std::ios::binary) << bad;
     const auto known = cache().Load(Example().fingerprint);
     ASSERT_FALSE(known) << bad.substr(0, 40);
@@ -154,7 +162,8 @@ TEST(Plot, SvgIsWellFormed) {
 TEST(Plot, TerminalPlotFitsAndHoldsAllPoints) {
   const std::string text = TerminalPlot(Example(), FormatPoints(Example()));
   size_t begin = 0;
-  for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1) EXPECT_LE(end - begin, 90u) << text.substr(begin, end - begin);
+  for (size_t end; (end = text.find('\n', begin)) != text.npos; begin = end + 1)
+    EXPECT_LE(end - begin, 90u) << text.substr(begin, end - begin);
   EXPECT_NE(text.find("b Q4_K"), text.npos);
   EXPECT_NE(text.find('/'), text.npos);
 }
@@ -183,7 +192,8 @@ TEST(Work, FloorsFollowFromTheRoofline) {
 }
 
 TEST(Work, BoundIsTheLargestFloorOrOverhead) {
-  const Circumstances decode{.threads = 4, .isa = "avx512", .decode = true}, prefill{.threads = 4, .isa = "avx512", .decode = false};
+  const Circumstances decode{.threads = 4, .isa = "avx512", .decode = true},
+      prefill{.threads = 4, .isa = "avx512", .decode = false};
   const Floors memory = FloorsOf(Weights("Q4_K", 1e9, 4e9), Example(), decode);
   const auto bound = BoundOf(memory, 0.027);
   EXPECT_EQ(bound->limit, Limit::kMemory);
@@ -202,7 +212,8 @@ TEST(Work, NothingIsMadeUp) {
   EXPECT_FALSE(other_isa.unpack_s);
   EXPECT_FALSE(BoundOf(other_isa, 0.1));
   EXPECT_FALSE(BoundOf(FloorsOf(work, Example(), {.threads = 4, .isa = "neon", .decode = false}), 0.1));
-  const Floors no_kernel = FloorsOf(Weights("IQ1_S", 1e9, 4e9), Example(), {.threads = 4, .isa = "avx512", .decode = true});
+  const Floors no_kernel =
+      FloorsOf(Weights("IQ1_S", 1e9, 4e9), Example(), {.threads = 4, .isa = "avx512", .decode = true});
   EXPECT_FALSE(BoundOf(no_kernel, 0.1));
   EXPECT_FALSE(BoundOf(FloorsOf(work, Example(), {.threads = 4, .isa = "avx512", .decode = true}), 0));
 }
@@ -244,7 +255,8 @@ TEST(Meter, EveryProbeOfEveryTargetWorks) {
     }
     for (const auto* loop : {&probe.int8, &probe.bf16, &probe.fp32}) {
       int64_t rounds = 0;
-      if (*loop) EXPECT_GT(*meter->Peak(2, *loop, rounds), 0) << probe.isa;
+      if (!*loop) continue;
+      EXPECT_GT(*meter->Peak(2, *loop, rounds), 0) << probe.isa;
     }
     const auto formats = backend::CpuFormats(probe.isa, 512);
     ASSERT_TRUE(formats);
@@ -263,10 +275,14 @@ TEST(Meter, EveryProbeOfEveryTargetWorks) {
   for (const char* type : {"F16", "BF16", "Q8_0", "Q4_0", "Q4_K", "Q6_K"}) EXPECT_TRUE(types.contains(type)) << type;
 }
 
-// What reading costs cannot be optimized away: every byte counts.
-TEST(Probe, ReadTouchesEveryPartOnce) {
-  std::vector<std::byte> data(8192, std::byte{0});
-  for (const backend::PeakProbe& probe : backend::CpuPeaks()) probe.read(data.data(), data.size(), {4, 0});  // under ASan: no byte beyond
+// The sanitizer finds a byte beyond; prefetches may go there.
+TEST(Probe, ReadStaysInside) {
+  for (size_t size : {2048u, 8192u}) {
+    std::vector<std::byte> data(size, std::byte{1});
+    for (const backend::PeakProbe& probe : backend::CpuPeaks()) {
+      for (int streams : {1, 2, 4, 8}) probe.read(data.data(), size, {streams, 4096});
+    }
+  }
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "backend/probe.h"
 #include "quant/quant.h"
 
 namespace ridge::lab {
@@ -57,6 +58,25 @@ std::optional<double> Floors::largest() const {
   return std::max({*memory_s, *unpack_s, *arithmetic_s});
 }
 
+double LayoutBytes(const Work& work) {
+  double bytes = work.other_bytes;
+  const auto formats = backend::CpuFormats("", 256);
+  for (const auto& [type, w] : work.matmul) {
+    double ratio = 1;  // a type without a kernel keeps its rows as they are
+    for (const backend::FormatProbe& format : *formats) {
+      if (format.type == type) ratio = format.layout_ratio;
+    }
+    bytes += ratio * w.bytes;
+  }
+  return bytes;
+}
+
+double Flops(const Work& work) {
+  double flops = work.other_flops;
+  for (const auto& [type, w] : work.matmul) flops += w.flops;
+  return flops;
+}
+
 Floors FloorsOf(const Work& work, const Roofline& roofline, const Circumstances& at) {
   Floors floors;
   double integer_flops = 0, float_flops = work.other_flops;
@@ -81,8 +101,10 @@ Floors FloorsOf(const Work& work, const Roofline& roofline, const Circumstances&
                               fp32 = roofline.Fp32Gflops(at.isa, at.threads);
   if (read) floors.memory_s = floors.bytes / (*read * 1e9);
   if (int8 && fp32) floors.arithmetic_s = integer_flops / (*int8 * 1e9) + float_flops / (*fp32 * 1e9);
-  if (!at.decode) floors.unpack_s = 0;
-  else if (formats_known) floors.unpack_s = unpack_s;
+  if (!at.decode)
+    floors.unpack_s = 0;
+  else if (formats_known)
+    floors.unpack_s = unpack_s;
   if (formats_known && read && at.threads >= roofline.threads)
     floors.kernels_s = kernels_s + work.other_bytes / (*read * 1e9);
   return floors;

@@ -28,11 +28,14 @@ struct Work {
   Work& Add(const Work& more, double times = 1);
 };
 Work WorkOf(const graph::Graph& graph, const graph::Load& load);
+double LayoutBytes(const Work& work);  // that memory must deliver: of the layout that the kernels read, KV included
+double Flops(const Work& work);
 
 struct Circumstances {
   int threads = 1;
   std::string isa;
-  bool decode = true;  // a matrix is unpacked for each token; in a prompt, once for many, so that unpacking counts as arithmetic's
+  bool decode =
+      true;  // a matrix is unpacked for each token; in a prompt, once for many, so that unpacking counts as arithmetic's
 };
 
 // Seconds; absent where the roofline lacks a figure (another ISA than it has formats for).
