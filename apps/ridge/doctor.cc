@@ -15,6 +15,7 @@
 #include "base/thread_probe.h"
 #include "base/topology.h"
 #include "build_config.h"
+#include "ceilings.h"
 #include "commands.h"
 #include "hub/store.h"
 #include "revision.h"
@@ -185,6 +186,16 @@ Check CheckHugePages() {
   return {"huge_pages", State::kOk, evidence};
 }
 
+Check CheckRoofline() {
+  const Ceilings ceilings = Ceilings::Cached();
+  if (!ceilings.roofline()) return {"roofline", State::kNotApplicable, ceilings.reason()};
+  const lab::Roofline& r = *ceilings.roofline();
+  return {
+      "roofline", State::kOk,
+      fmt::format("{} threads read {:.1f} GB/s and make {:.0f} int8 GOPS with {} (measured {})", r.threads,
+                  r.ReadGbps(r.threads).value_or(0), r.Int8Gops(r.isa, r.threads).value_or(0), r.isa, r.measured_at)};
+}
+
 // ---- what Ridge stands on
 
 Check CheckGpu() { return {"gpu", State::kNotApplicable, "this build computes on the CPU only; -ngl resolves to 0"}; }
@@ -253,8 +264,8 @@ Status Doctor(Output& out) {
   const CpuBudget threads = ProbeThreads(ResolveThreads(std::nullopt));
   const std::vector<Check> checks = {CheckSystem(),   CheckCpu(),    CheckIsa(),         CheckThreads(threads),
                                      CheckCpuQuota(), CheckMemory(), CheckMemoryLimit(), CheckHugePages(),
-                                     CheckGovernor(), CheckLoad(),   CheckGpu(),         CheckStore(),
-                                     CheckPip(),      CheckBuild()};
+                                     CheckGovernor(), CheckLoad(),   CheckRoofline(),    CheckGpu(),
+                                     CheckStore(),    CheckPip(),    CheckBuild()};
   if (out.json) {
     Json document;
     Json& list = document["checks"] = Json::array();
