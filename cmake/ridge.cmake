@@ -12,11 +12,16 @@ if(RIDGE_FUZZ)
 endif()
 
 if(CMAKE_CROSSCOMPILING)
-  # The modules up to the backend need no library but fmt, and of that the headers do: they are the same for every processor.
+  # The modules up to the backend need no library but fmt and xxhash, and of these the headers do: they are the same for every processor.
   find_package(fmt QUIET)
   if(NOT fmt_FOUND)
     add_library(fmt::fmt INTERFACE IMPORTED)
     target_compile_definitions(fmt::fmt INTERFACE FMT_HEADER_ONLY)
+  endif()
+  find_library(RIDGE_XXHASH xxhash)
+  if(NOT RIDGE_XXHASH)
+    add_library(xxhash INTERFACE IMPORTED)
+    target_compile_definitions(xxhash INTERFACE XXH_INLINE_ALL)
   endif()
 else()
   find_package(fmt REQUIRED)

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -297,12 +298,64 @@ Status Doctor(Output& out) {
   return out.Write(text);
 }
 
+// ---- --kernels: which kernel serves which type
+
+std::string Tile(const backend::CpuTarget& target, const backend::CpuTypeKernel& kernel, int tokens) {
+  int vectors = target.columns;
+  if (kernel.floats) vectors = tokens == 1 ? 4 : tokens == 4 ? 2 : 1;
+  return fmt::format("{}x{}", vectors * target.lanes, tokens);
+}
+
+Status Kernels(Output& out) {
+  const std::vector<backend::CpuTarget> targets = backend::CpuTargets();
+  Json document;
+  document["targets"] = Json::array();
+  for (const backend::CpuTarget& t : targets) {
+    document["targets"].push_back({{"name", t.name},
+                                   {"processor", t.processor},
+                                   {"dot", t.dot},
+                                   {"multiply_add", t.multiply_add},
+                                   {"lanes", t.lanes},
+                                   {"columns", t.columns},
+                                   {"tokens", t.tokens}});
+  }
+  document["types"] = Json::array();
+  std::string text = "| type | kernel | activations |", line = "|---|---|---|";
+  for (const backend::CpuTarget& t : targets) {
+    text += fmt::format(" {} |", t.name);
+    line += "---|";
+  }
+  text += "\n" + line + "\n";
+  for (const backend::CpuTypeKernel& kernel : backend::CpuTypeKernels()) {
+    Json entry = {{"type", kernel.type},
+                  {"kernel", kernel.kernel},
+                  {"activations", kernel.activations},
+                  {"fallback", kernel.fallback},
+                  {"targets", Json::object()}};
+    text += fmt::format("| {} | `{}` | {} |", kernel.type, kernel.kernel, kernel.activations);
+    for (const backend::CpuTarget& t : targets) {
+      const std::string& instruction = kernel.floats ? t.multiply_add : t.dot;
+      const std::string decode = Tile(t, kernel, 1), prefill = Tile(t, kernel, t.tokens);
+      text += fmt::format(" {} {} / {} |", instruction, decode, prefill);
+      entry["targets"][t.name] = {{"instruction", instruction}, {"decode", decode}, {"prefill", prefill}};
+    }
+    text += "\n";
+    document["types"].push_back(std::move(entry));
+  }
+  return out.json ? out.Document(document) : out.Write(text);
+}
+
 }  // namespace
 
 void AddDoctor(CLI::App& root, Invocation& invocation) {
+  auto kernels = std::make_shared<bool>(false);
   CLI::App* app =
       AddSubcommand(root, "doctor", "what this machine and this binary are, and what is misconfigured", "ridge doctor");
-  invocation.Bind(app, [](Output& out) { return Doctor(out); });
+  app->add_flag(
+      "--kernels", *kernels,
+      "instead: the matrix kernel of every tensor type on every ISA target, with its tile for one token / for many "
+      "(rows x tokens)");
+  invocation.Bind(app, [kernels](Output& out) { return *kernels ? Kernels(out) : Doctor(out); });
 }
 
 }  // namespace ridge::app

@@ -131,4 +131,22 @@ struct IsaInfo {
 };
 std::vector<IsaInfo> CpuIsas();
 
+// Every ISA target that Ridge has, those of other processors too, and the largest tile of its matrix kernels: `columns` vectors of
+// `lanes` rows of weights, times `tokens`. Tests hold them against the kernel tables, the Arm ones under emulation.
+struct CpuTarget {
+  std::string name, processor;    // "neon", "aarch64"
+  std::string dot, multiply_add;  // instructions of the inner loops: of 8-bit quants, of floats
+  int lanes = 0, columns = 0, tokens = 0;
+};
+std::vector<CpuTarget> CpuTargets();
+
+// Which matrix kernel serves a tensor type, on every target.
+struct CpuTypeKernel {
+  std::string type, kernel;  // "Q4_K", "panel16.q4_k"
+  std::string activations;   // "int8, a scale per 256"
+  bool floats = false;       // multiplies floats: the tile is 4 vectors x 1 token, or 2 x 4, or 1 x 8
+  bool fallback = false;     // rows are decoded to float each time they are used
+};
+std::vector<CpuTypeKernel> CpuTypeKernels();
+
 }  // namespace ridge::backend

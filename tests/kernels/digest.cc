@@ -1,7 +1,8 @@
 // Prints one line per kernel of each ISA target that this CPU runs, "ISA KERNEL HASH", over seeded inputs: the hashes of all targets,
 // on x86-64 and on Arm, must be the same (tests/python/kernel_digest_test.py compares them, the Arm ones under emulation).
 //
-// The tables are enumerated, so a new panel or KV kind is covered unasked. With arguments: only the ISAs named; --list: which run here.
+// The tables are enumerated, so a new panel or KV kind is covered unasked. With arguments: only the ISAs named; --list: which run
+// here, with lanes, columns and tokens of their largest tile.
 #include <cstdio>
 #include <cstring>
 #include <limits>
@@ -23,14 +24,11 @@ using namespace ridge::cpu;
 
 // A function pointer that is added to the table and not to this program would go unproved.
 constexpr size_t kKinds = static_cast<size_t>(PanelKind::kCount), kKvKinds = static_cast<size_t>(KvKind::kCount);
-static_assert(sizeof(Kernels) == sizeof(void*) * (1 + kKinds + 10 + 2 + 2 * kKvKinds),
+static_assert(sizeof(Kernels) == sizeof(void*) * (1 + 2 + kKinds + 10 + 2 + 2 * kKvKinds),  // the 2: three ints
               "the kernel table has changed: cover the new kernel here");
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
 const float kPoison = kNan;
-
-int64_t BlockOf(ActKind act) { return act == ActKind::kQ8x256 ? 256 : 32; }
-int64_t SumOf(ActKind act) { return act == ActKind::kQ8x256 ? 16 : 32; }
 
 // ---------------------------------------------------------------- activations
 
@@ -49,14 +47,13 @@ Activations Quantized(const Kernels& kernels, ActKind act, std::vector<float> x,
   a.k = k;
   a.x = std::move(x);
   if (act == ActKind::kF32) return a;
+  const int64_t tokens = static_cast<int64_t>(a.x.size()) / k, scales = ActScales(act, k), sums = ActSums(act, k);
   a.q.assign(a.x.size(), 99);
-  a.d.assign(a.x.size() / static_cast<size_t>(BlockOf(act)), kPoison);
-  a.sums.assign(a.x.size() / static_cast<size_t>(SumOf(act)), 99);
+  a.d.assign(static_cast<size_t>(tokens * scales), kPoison);
+  a.sums.assign(static_cast<size_t>(tokens * sums), 99);
   const auto quantize = act == ActKind::kQ8x32 ? kernels.quantize_q8x32 : kernels.quantize_q8x256;
-  for (int64_t t = 0; t < static_cast<int64_t>(a.x.size()) / k; t++) {
-    quantize(a.x.data() + t * k, k, a.q.data() + t * k, a.d.data() + t * (k / BlockOf(act)),
-             a.sums.data() + t * (k / SumOf(act)));
-  }
+  for (int64_t t = 0; t < tokens; t++)
+    quantize(a.x.data() + t * k, k, a.q.data() + t * k, a.d.data() + t * scales, a.sums.data() + t * sums);
   return a;
 }
 
@@ -373,7 +370,8 @@ std::vector<const Kernels*> Runnable() {
 int main(int argc, char** argv) {
   std::vector<std::string> isas;
   if (argc == 2 && std::string(argv[1]) == "--list") {
-    for (const ridge::cpu::Kernels* table : ridge::digest::Runnable()) std::printf("%s\n", table->isa);
+    for (const ridge::cpu::Kernels* table : ridge::digest::Runnable())
+      std::printf("%s %d %d %d\n", table->isa, table->lanes, table->columns, table->max_tokens);
     return 0;
   }
   for (const ridge::cpu::Kernels* table : ridge::digest::Runnable()) {

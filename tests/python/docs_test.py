@@ -110,6 +110,14 @@ class Docs(unittest.TestCase):
                 self.assertIn("--json", done.stdout.decode())
                 self.assertIn(f"`{name}`", readme, "not in the README's table")
 
+    def test_kernel_table_is_what_the_program_prints(self):
+        printed = run([RIDGE, "doctor", "--kernels"])
+        self.assertEqual(printed.returncode, 0)
+        page = text_of(os.path.join(ROOT, "docs", "kernels.md"))
+        held = page.split("<!-- ridge doctor --kernels -->\n")[1].split("<!-- end -->")[0]
+        self.assertEqual(held, printed.stdout.decode(), "put the output of `ridge doctor --kernels` between the two marks")
+        self.assertGreater(held.count("\n"), 25)
+
     def test_dependencies_are_told_and_installed(self):
         """./dev installs what the targets link and nothing else, and docs/dependencies.md has a line for each."""
         page = text_of(os.path.join(ROOT, "docs", "dependencies.md")).lower()

@@ -3,6 +3,7 @@
 ridge_kernel_digest (tests/kernels) prints a hash per kernel and per small program. The scalar target of this machine is the reference.
 Targets that this CPU lacks are proved where a way exists: avxvnni in the coding of AVX-512 VNNI, the Arm ones under qemu-aarch64.
 """
+import json
 import os
 import platform
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import unittest
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+RIDGE = os.environ.get("RIDGE_BIN", os.path.join(ROOT, "build", "release", "bin", "ridge"))
 X86 = platform.machine() in ("x86_64", "AMD64")
 CROSS, QEMU = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
 built = {}
@@ -100,9 +102,11 @@ class KernelDigest(unittest.TestCase):
     @unittest.skipUnless(X86 and shutil.which(CROSS) and shutil.which(QEMU), f"{CROSS} and {QEMU} are not installed (./dev test installs them)")
     def test_arm_cpus_get_what_they_have(self):
         program = build("arm64", "ridge_kernel_digest")
+        said = json.loads(subprocess.run([RIDGE, "doctor", "--kernels", "--json"], capture_output=True, check=True).stdout)
+        tiles = {t["name"]: [str(t[key]) for key in ("lanes", "columns", "tokens")] for t in said["targets"]}
         for cpu, isas in (("cortex-a53", []), ("neoverse-n1", ["neon"]), ("max", ["neon", "neon-i8mm"])):
-            listed = subprocess.run([QEMU, "-cpu", cpu, program, "--list"], capture_output=True, text=True, check=True).stdout.split()
-            self.assertEqual(listed, ["scalar"] + isas, cpu)
+            listed = subprocess.run([QEMU, "-cpu", cpu, program, "--list"], capture_output=True, text=True, check=True).stdout
+            self.assertEqual([line.split() for line in listed.splitlines()], [[isa, *tiles[isa]] for isa in ["scalar"] + isas], cpu)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 #include "backend/cpu/isa.h"
 
-#include <vector>
-
 #include "backend/backend.h"
 #include "base/cpu.h"
 
@@ -12,9 +10,6 @@ struct Target {
   const Kernels* kernels;
   bool supported;
 };
-
-// Every target that Ridge has for some processor: one of another kind of processor is refused by name, not as a misspelling.
-constexpr const char* kAllNames[] = {"scalar", "avx2", "avxvnni", "avx512", "neon", "neon-i8mm"};
 
 // Worst first.
 std::vector<Target> Targets() {
@@ -36,6 +31,12 @@ std::vector<Target> Targets() {
 
 }  // namespace
 
+std::vector<const Kernels*> AllKernels() {
+  std::vector<const Kernels*> all;
+  for (const Target& target : Targets()) all.push_back(target.kernels);
+  return all;
+}
+
 Result<const Kernels*> SelectKernels(const std::string& isa) {
   const Kernels* best = nullptr;
   std::string names;
@@ -51,8 +52,9 @@ Result<const Kernels*> SelectKernels(const std::string& isa) {
     if (target.supported) best = target.kernels;
   }
   if (isa.empty()) return best;
-  for (const char* name : kAllNames) {
-    if (isa != name) continue;
+  // A target of another kind of processor is not a misspelling.
+  for (const backend::CpuTarget& target : backend::CpuTargets()) {
+    if (isa != target.name) continue;
     return Fail(Code::kUnsupported, "this ISA is of another kind of processor, and this program has no kernels for it")
         .Where("--isa")
         .Found(isa)

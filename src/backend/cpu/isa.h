@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "backend/cpu/kernels/kernels.h"
 #include "base/result.h"
@@ -10,5 +11,8 @@ namespace ridge::cpu {
 
 // The best table that the CPU runs, or the one named. Errors: kInvalidArgument for an unknown name, kUnsupported for one the CPU lacks.
 Result<const Kernels*> SelectKernels(const std::string& isa);
+
+// All tables of this binary, whether or not the CPU can run them: to be looked at, not called.
+std::vector<const Kernels*> AllKernels();
 
 }  // namespace ridge::cpu

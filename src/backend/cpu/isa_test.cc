@@ -31,6 +31,21 @@ TEST(Isa, EveryTargetOfThisProcessorIsThereByItsName) {
 #endif
 }
 
+// What `ridge doctor --kernels` and the docs say of a target is what its table was compiled with.
+TEST(Isa, TilesAreThoseOfTheTables) {
+  int compared = 0;
+  for (const backend::CpuTarget& target : backend::CpuTargets()) {
+    for (const Kernels* kernels : AllKernels()) {
+      if (kernels->isa != target.name) continue;
+      EXPECT_EQ(kernels->lanes, target.lanes) << target.name;
+      EXPECT_EQ(kernels->columns, target.columns) << target.name;
+      EXPECT_EQ(kernels->max_tokens, target.tokens) << target.name;
+      compared++;
+    }
+  }
+  EXPECT_EQ(compared, static_cast<int>(AllKernels().size()));
+}
+
 // Never another one in silence: what this CPU lacks, what another kind of processor has, and what nobody has are told apart.
 TEST(Isa, WhatCannotRunIsRefusedByName) {
   for (const backend::IsaInfo& isa : backend::CpuIsas()) {

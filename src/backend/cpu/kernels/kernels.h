@@ -107,6 +107,7 @@ struct PeakLoops {
 
 struct Kernels {
   const char* isa;
+  int lanes, columns, max_tokens;  // the largest tile of a matrix product: columns vectors of lanes rows, times tokens
   void (*matmul[static_cast<int>(PanelKind::kCount)])(const MatMulArgs& args);
   // Quantizes one token: x [k] -> q [k], scales and sums as panels.h has them; an infinity or NaN in a block makes its scale NaN.
   void (*quantize_q8x32)(const float* x, int64_t k, int8_t* q, float* d, int32_t* sums);

@@ -16,12 +16,6 @@ constexpr int kPanelsOf = kV * kLanes / kPanelRows;  // of a tile with kV column
 constexpr int kOnePanel = kPanelRows / kLanes;  // the columns of one panel
 static_assert(kColumns % kOnePanel == 0, "a tile is whole panels");
 
-static inline int32_t Quad(const void* p) {
-  int32_t x;
-  memcpy(&x, p, 4);
-  return x;
-}
-
 static inline int64_t RowOf(const MatMulArgs& a, int64_t t) { return a.in_rows ? a.in_rows[t] : t; }
 
 // What a tile reads of its tokens, and where a column's lanes lie.
@@ -80,7 +74,7 @@ static inline void DotGroups(const typename K::Block* const* b, int j, const Tok
     B w[kV];
     for (int v = 0; v < kV; v++) w[v] = K::template Group<kFirst>(*b[PanelOf(v)], j, LaneOf(v));
     for (int m = 0; m < kM; m++) {
-      const I quad = ISet(Quad(x.q[m] + k + 4 * kFirst));
+      const auto quad = XQuad<kFirst>(x.q[m] + k);
       for (int v = 0; v < kV; v++) s[v][m] = K::kWide ? SDotWide(s[v][m], w[v], quad) : SDot(s[v][m], w[v], quad);
     }
     DotGroups<K, kV, kM, kFirst + 1, kCount - 1>(b, j, x, k, s);

@@ -95,6 +95,13 @@ static inline B BTable(const uint8_t* table, B index) {
   return {_mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_load_si128((const __m128i*)table)), index.v)};
 }
 
+template <int kGroup>
+static inline I XQuad(const int8_t* x) {
+  int32_t quad;
+  memcpy(&quad, x + 4 * kGroup, 4);
+  return ISet(quad);
+}
+
 #if !defined(RIDGE_AVX_VNNI)    // else dot_avxvnni.h has these
 constexpr int kWideOffset = 0;  // SDotWide takes the 128 off itself: vpmaddubsw would saturate
 

@@ -83,6 +83,13 @@ static inline B BTable(const uint8_t* table, B index) {
   return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_load_si128((const __m128i*)table)), index);
 }
 
+template <int kGroup>
+static inline I XQuad(const int8_t* x) {
+  int32_t quad;
+  memcpy(&quad, x + 4 * kGroup, 4);
+  return ISet(quad);
+}
+
 using S = __m512i;  // sums of products: int32 at once
 static inline constexpr int ShortGroups(int) { return 8; }
 static inline S SZero() { return _mm512_setzero_si512(); }

@@ -117,12 +117,37 @@ static inline B BTable(const uint8_t* table, B index) { return vqtbl1q_u8(vld1q_
 using S = int32x4_t;  // sums of products: int32 at once
 static inline constexpr int ShortGroups(int) { return 8; }
 static inline S SZero() { return vdupq_n_s32(0); }
+// Four groups of a token in one register, of which a dot product names one: no broadcast.
+template <int kGroup>
+struct X {
+  int8x16_t v;
+};
+template <int kGroup>
+static inline X<kGroup> XQuad(const int8_t* x) {
+  return {vld1q_s8(x + 16 * (kGroup / 4))};
+}
 #if defined(RIDGE_I8MM)
 static inline S SDot(S s, B w, I x) { return vusdotq_s32(s, w, vreinterpretq_s8_s32(x)); }
 static inline S SDotWide(S s, B w, I x) { return SDot(s, w, x); }
+template <int kGroup>
+static inline S SDot(S s, B w, X<kGroup> x) {
+  return vusdotq_laneq_s32(s, w, x.v, kGroup % 4);
+}
+template <int kGroup>
+static inline S SDotWide(S s, B w, X<kGroup> x) {
+  return SDot(s, w, x);
+}
 #else
 static inline S SDot(S s, B w, I x) { return vdotq_s32(s, vreinterpretq_s8_u8(w), vreinterpretq_s8_s32(x)); }
 static inline S SDotWide(S s, B w, I x) { return SDot(s, veorq_u8(w, vdupq_n_u8(0x80)), x); }
+template <int kGroup>
+static inline S SDot(S s, B w, X<kGroup> x) {
+  return vdotq_laneq_s32(s, vreinterpretq_s8_u8(w), x.v, kGroup % 4);
+}
+template <int kGroup>
+static inline S SDotWide(S s, B w, X<kGroup> x) {
+  return SDot(s, veorq_u8(w, vdupq_n_u8(0x80)), x);
+}
 #endif
 static inline I SFold(S s) { return s; }
 static inline I SScaleLow(I pairs) { return vshrq_n_s32(vshlq_n_s32(pairs, 16), 16); }

@@ -203,6 +203,14 @@ static inline B BTable(const uint8_t* table, B index) {
 #undef RIDGE_EACH
 #define RIDGE_EACH for (int i = 0; i < kLanes; i++)
 
+// Group kGroup of a token, four quants, in every lane: what SDot and SDotWide multiply with.
+template <int kGroup>
+static inline I XQuad(const int8_t* x) {
+  int32_t quad;
+  memcpy(&quad, x + 4 * kGroup, 4);
+  return ISet(quad);
+}
+
 // S: sums of products of bytes, as short as the target likes. It holds ShortGroups(max) groups of quants up to `max`; SFold makes
 // int32 of it, SFoldScaled adds it times an integer scale, which SScaleLow or SScaleHigh takes out of a pair.
 using S = I;

@@ -9,6 +9,9 @@
   namespace ridge::cpu {                                                                                               \
   const Kernels variable = {                                                                                           \
       name,                                                                                                            \
+      RIDGE_ISA::kLanes,                                                                                               \
+      RIDGE_ISA::kColumns,                                                                                             \
+      RIDGE_ISA::kMaxTokens,                                                                                           \
       {RIDGE_ISA::FloatMatMul<RIDGE_ISA::Float32>,                                                                     \
        RIDGE_ISA::FloatMatMul<RIDGE_ISA::Float16>,                                                                     \
        RIDGE_ISA::FloatMatMul<RIDGE_ISA::BFloat16>,                                                                    \
