@@ -207,7 +207,7 @@ static inline void FloatScores(const uint8_t* const* tiles, const uint8_t* const
     RIDGE_UNROLL for (int g = 0; g < kG; g++) {
       RIDGE_UNROLL for (int h = 0; h < kHalves; h++) k[g * kHalves + h] =
           K::Load((const T*)tiles[g] + c * kKvTile + h * kLanes);
-      Prefetch(ahead[g] + c * (int64_t)(kKvTile * sizeof(T)));
+      PrefetchL2(ahead[g] + c * (int64_t)(kKvTile * sizeof(T)));
     }
     RIDGE_UNROLL for (int m = 0; m < kM; m++) {
       const F x = FSet(q[c * kM + m]);
@@ -339,7 +339,13 @@ static inline void ValueColumns(const ValueArgs& a, int64_t begin, int64_t end, 
     for (; t < stop; t++, row += row_bytes, ahead += row_bytes) {
       F v[kC];
       RIDGE_UNROLL for (int j = 0; j < kC; j++) v[j] = V::Load((const T*)row + j * kLanes);
-      for (int line = 0; line < kC * kLanes * (int)sizeof(T); line += 64) Prefetch(ahead + line);
+      for (int line = 0; line < kC * kLanes * (int)sizeof(T); line += 64) {
+        // Wide types stream too much for L1: there the tiles ahead would push out what is being computed.
+        if constexpr (sizeof(T) > 1)
+          PrefetchL2(ahead + line);
+        else
+          Prefetch(ahead + line);
+      }
       RIDGE_UNROLL for (int b = 0; b < kC / kPer; b++) {
         RIDGE_UNROLL for (int m = 0; m < kM; m++) {
           const F w = FSet(p[b][m * p_stride + t - p_begin]);

@@ -130,6 +130,7 @@ static inline I ILoadPairs(const int8_t* p) { return _mm256_cvtepi8_epi16(_mm_lo
 static inline I IDotPairs(I acc, I pairs, I x) { return _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, x)); }
 #endif
 static inline void Prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+static inline void PrefetchL2(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 static inline void PrefetchForWrite(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace RIDGE_ISA

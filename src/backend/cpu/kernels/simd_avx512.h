@@ -102,6 +102,7 @@ static inline I SFoldScaled(I acc, S s, I scale) { return _mm512_add_epi32(acc, 
 static inline I ILoadPairs(const int8_t* p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)p)); }
 static inline I IDotPairs(I acc, I pairs, I x) { return _mm512_dpwssd_epi32(acc, pairs, x); }
 static inline void Prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }
+static inline void PrefetchL2(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T1); }
 static inline void PrefetchForWrite(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace RIDGE_ISA

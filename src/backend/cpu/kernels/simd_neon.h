@@ -162,6 +162,7 @@ static inline I IDotPairs(I acc, I pairs, I x) {
 }
 
 static inline void Prefetch(const void* p) { __builtin_prefetch(p); }
+static inline void PrefetchL2(const void* p) { __builtin_prefetch(p, 0, 2); }
 static inline void PrefetchForWrite(const void* p) { __builtin_prefetch(p, 1); }
 
 }  // namespace RIDGE_ISA

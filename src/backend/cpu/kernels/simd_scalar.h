@@ -249,6 +249,7 @@ static inline I IDotPairs(I acc, I pairs, I x) {
 }
 #undef RIDGE_EACH
 static inline void Prefetch(const void*) {}
+static inline void PrefetchL2(const void*) {}
 static inline void PrefetchForWrite(const void*) {}
 
 }  // namespace RIDGE_ISA
