@@ -300,8 +300,10 @@ Status Doctor(Output& out) {
 
 // ---- --kernels: which kernel serves which type
 
+constexpr int kPanelRows = 16;
+
 std::string Tile(const backend::CpuTarget& target, const backend::CpuTypeKernel& kernel, int tokens) {
-  int vectors = target.columns;
+  int vectors = tokens == 1 ? kPanelRows / target.lanes : target.columns;  // one token: a single stream from memory
   if (kernel.floats) vectors = tokens == 1 ? 4 : tokens == 4 ? 2 : 1;
   return fmt::format("{}x{}", vectors * target.lanes, tokens);
 }
