@@ -24,7 +24,7 @@ using namespace ridge::cpu;
 
 // A function pointer that is added to the table and not to this program would go unproved.
 constexpr size_t kKinds = static_cast<size_t>(PanelKind::kCount), kKvKinds = static_cast<size_t>(KvKind::kCount);
-static_assert(sizeof(Kernels) == sizeof(void*) * (1 + 2 + kKinds + 10 + 2 + 2 * kKvKinds),  // the 2: three ints
+static_assert(sizeof(Kernels) == sizeof(void*) * (1 + 2 + kKinds + 10 + 2 + 2 * kKvKinds) + sizeof(PeakLoops),
               "the kernel table has changed: cover the new kernel here");
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
@@ -351,6 +351,16 @@ void PrintTable(const Kernels& t) {
   }
 }
 
+// What the loops of the roofline compute means nothing; that they run is all.
+void RunPeaks(const PeakLoops& peaks) {
+  const std::vector<uint8_t> data(4096, 1);
+  float sink = 0;
+  peaks.int8(3, 1, &sink);
+  peaks.fp32(3, 1, &sink);
+  if (peaks.bf16 != nullptr && Cpu().avx512_bf16) peaks.bf16(3, 1, &sink);
+  for (int streams : {1, 2, 4, 8}) peaks.read(data.data(), static_cast<int64_t>(data.size()), streams, 0, &sink);
+}
+
 // The tables that run here. A test-only build codes AVX-VNNI's instruction as AVX-512 VNNI does, so more CPUs can run that one.
 std::vector<const Kernels*> Runnable() {
   std::vector<const Kernels*> tables;
@@ -379,6 +389,7 @@ int main(int argc, char** argv) {
     for (int i = 1; i < argc; i++) wanted = wanted || std::string(argv[i]) == table->isa;
     if (!wanted) continue;
     ridge::digest::PrintTable(*table);
+    ridge::digest::RunPeaks(table->peaks);
     isas.push_back(table->isa);
   }
 #if !defined(RIDGE_AVX_VNNI_AS_EVEX)  // a program refuses a target that the CPU lacks
