@@ -33,6 +33,7 @@ struct Options {
   std::optional<int> gpu_layers;
   std::string flash_attention = "auto", panel_cache;
   PlacementOptions placement;
+  std::string matmul = "native";
   bool no_warmup = false, strict = false, with_sampling = false, sequential = false, roofline = false;
 };
 
@@ -94,6 +95,7 @@ Status CheckLists(const Options& o) {
     }
   }
   for (const std::string& fusion : o.fusions) RIDGE_RETURN_IF_ERROR(FusionOf(fusion));
+  RIDGE_RETURN_IF_ERROR(MatMulIsBlas(o.matmul));
   constexpr int64_t kMostThreads = 1024, kMostTokens = 1 << 20;
   for (const auto& [flag, list, most] :
        {std::tuple{"-t", &o.threads, kMostThreads}, std::tuple{"-b", &o.batches, kMostTokens},
@@ -164,6 +166,7 @@ void Describe(const service::Runtime& runtime, const Setup& setup, const BenchTe
   row.type_v = setup.v_type;
   row.fusion = setup.fusion;
   row.flash_attention = runtime.state_options().flash_attention;
+  row.matmul = runtime.blas() ? "blas" : "native";
   row.n_prompt = test.prompt;
   row.n_gen = test.gen;
   row.n_depth = test.depth;
@@ -218,6 +221,7 @@ Result<std::unique_ptr<service::Runtime>> LoadSetup(const Options& o, const Setu
                                   .placement = o.placement,
                                   .panel_cache_dir = o.panel_cache};
   RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(setup.fusion));
+  RIDGE_ASSIGN_OR_RETURN(options.blas, MatMulIsBlas(o.matmul));
   RIDGE_ASSIGN_OR_RETURN(options.k_type, backend::ParseKvType(setup.k_type));
   RIDGE_ASSIGN_OR_RETURN(options.v_type, backend::ParseKvType(setup.v_type));
   return service::Runtime::Load(options);
@@ -329,6 +333,7 @@ void AddBench(CLI::App& root, Invocation& invocation) {
       ->allow_extra_args(false)
       ->capture_default_str();
   app->add_option("--ngl,--n-gpu-layers", o->gpu_layers, "layers on a GPU: none in this build");
+  app->add_option("--matmul", o->matmul, kMatMulHelp)->capture_default_str();
   app->add_option("--panel-cache", o->panel_cache, "keep repacked weights in this folder and load them from there");
   app->add_flag("--with-sampling", o->with_sampling, "generated tokens are picked by the sampler, and its time counts");
   app->add_flag("--sequential", o->sequential,

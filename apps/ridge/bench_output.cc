@@ -25,6 +25,7 @@ Json RowJson(const BenchRow& r) {
   j["type_k"] = r.type_k;
   j["type_v"] = r.type_v;
   j["fusion"] = r.fusion;
+  j["matmul"] = r.matmul;
   j["n_gpu_layers"] = 0;
   j["flash_attn"] = r.flash_attention;
   j["n_prompt"] = r.n_prompt;
@@ -78,6 +79,7 @@ std::string TestName(const BenchRow& r) {
   if (r.n_depth > 0) name += fmt::format(" @ d{}", r.n_depth);
   if (!r.flash_attention) name += " -fa off";
   if (r.fusion != "on") name += " --fusion " + r.fusion;
+  if (r.matmul != "native") name += " --matmul " + r.matmul + " (not bit-stable)";
   return name;
 }
 

@@ -236,7 +236,9 @@ std::string LedgerTable(const Ledger& ledger, const Runtime& runtime, const Ceil
     out += fmt::format("this machine reads {:.1f} GB/s with as many threads", *gbps);
   if (const std::string why = ceilings.WhyUnknown(runtime); !why.empty())
     out += fmt::format("{}what bounds decoding is not known: {}", ceilings.roofline() ? "; " : "", why);
-  return out + "\n";
+  out += "\n";
+  if (!runtime.bit_stable()) out += "not bit-stable: products of many tokens by OpenBLAS (--matmul blas)\n";
+  return out;
 }
 
 }  // namespace ridge::app

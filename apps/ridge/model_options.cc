@@ -53,6 +53,7 @@ void ModelOptions::Add(CLI::App* app) {
                   "-ngl: accepted and resolved to 0, with the reason: this build computes on the CPU only");
   app->add_option("--panel-cache", panel_cache_,
                   "keep repacked weights in this folder and load them from there: nothing is written without it");
+  app->add_option("--matmul", matmul_, kMatMulHelp)->capture_default_str();
   app->add_flag("--strict", strict_, "an op without a fast kernel, and a setting that cannot be kept, are errors");
 }
 
@@ -67,6 +68,11 @@ Result<graph::PassSet> FusionOf(const std::string& value) {
   auto passes = graph::ParsePasses(value);
   if (!passes) passes.error().where = "--fusion";
   return passes;
+}
+
+Result<bool> MatMulIsBlas(const std::string& value) {
+  if (value == "native" || value == "blas") return value == "blas";
+  return Fail(Code::kUsage, "wrong value").Where("--matmul").Found(value).Expected("native or blas");
 }
 
 void AddPlacement(CLI::App* app, PlacementOptions& placement) {
@@ -113,6 +119,7 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .placement = placement_,
                                   .panel_cache_dir = panel_cache_};
   RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(fusion_));
+  RIDGE_ASSIGN_OR_RETURN(options.blas, MatMulIsBlas(matmul_));
   RIDGE_ASSIGN_OR_RETURN(options.k_type, KvTypeOf("-ctk", k_type_));
   RIDGE_ASSIGN_OR_RETURN(options.v_type, KvTypeOf("-ctv", v_type_));
   return options;
@@ -158,6 +165,8 @@ Json ConfigJson(const service::Runtime& runtime) {
           {"fusion", runtime.passes().names()},
           {"n_gpu_layers", 0},
           {"n_gpu_layers_reason", kNoGpu},
+          {"matmul", runtime.blas() ? "blas" : "native"},
+          {"bit_stable", runtime.bit_stable()},
           {"panel_cache", runtime.program().load_report().panel_cache},
           {"strict", runtime.strict()}};
 }

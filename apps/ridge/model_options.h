@@ -40,6 +40,7 @@ class ModelOptions {
   std::optional<int> threads_, gpu_layers_;
   std::optional<int64_t> context_, batch_, chunk_;
   PlacementOptions placement_;
+  std::string matmul_ = "native";
   int64_t page_ = 32;
   bool strict_ = false;
 };
@@ -51,6 +52,12 @@ Result<graph::PassSet> FusionOf(const std::string& value);
 // -fa: whether scores are softmaxed split by split. The errors of both name the flag.
 Result<bool> ParseFlashAttention(const std::string& value);
 Status CheckGpuLayers(std::optional<int> layers, bool strict);  // a number that is resolved to 0 is noted on stderr
+
+// "native" or "blas", an error for all else.
+Result<bool> MatMulIsBlas(const std::string& value);
+inline constexpr const char* kMatMulHelp =
+    "native, or blas: OpenBLAS where 32 tokens or more are computed at once, an experiment variable that is not "
+    "bit-stable";
 
 // --cpu-mask --cpu-range --numa.
 void AddPlacement(CLI::App* app, PlacementOptions& placement);

@@ -132,6 +132,13 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   std::unique_ptr<Runtime> runtime(new Runtime);
   RIDGE_RETURN_IF_ERROR(runtime->ResolveChunk(options));
   runtime->passes_ = options.passes;
+  runtime->blas_ = options.blas;
+  if (options.blas) {
+    // A product by BLAS reads float activations; these passes keep none.
+    runtime->passes_.Set(graph::Pass::kGateUp, false);
+    runtime->passes_.Set(graph::Pass::kNormQuantize, false);
+    runtime->notes_.push_back("--matmul blas: the run is not bit-stable");
+  }
   RIDGE_RETURN_IF_ERROR(runtime->ResolveCpus(options));
   runtime->strict_ = options.strict;
   Timer timer;
@@ -147,8 +154,9 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
                                   .isa = options.isa,
                                   .max_tokens = runtime->chunk_tokens_,
                                   .max_logit_rows = std::min(options.logit_rows, runtime->chunk_tokens_),
-                                  .passes = options.passes,
+                                  .passes = runtime->passes_,
                                   .strict = options.strict,
+                                  .blas = options.blas,
                                   .release =
                                       [&source](const graph::Weight& weight) {
                                         if (const gguf::TensorInfo* tensor = source.FindTensor(weight.name))

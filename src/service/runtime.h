@@ -35,6 +35,7 @@ struct RuntimeOptions {
   graph::PassSet passes = graph::PassSet::All();
   bool flash_attention = true;
   bool strict = false;
+  bool blas = false;  // --matmul blas: turns off the passes that keep no float activations
   PlacementOptions placement = {};
   std::string panel_cache_dir = {};  // folder that keeps repacked weights; empty: nothing is written
 };
@@ -59,6 +60,8 @@ class Runtime {
   int64_t batch_tokens() const { return batch_tokens_; }
   int64_t chunk_tokens() const { return chunk_tokens_; }
   const graph::PassSet& passes() const { return passes_; }
+  bool blas() const { return blas_; }
+  bool bit_stable() const { return !blas_; }  // the numerics contract holds
   bool strict() const { return strict_; }
   // Enough pages for one request that fills the context.
   const backend::StateOptions& state_options() const { return state_options_; }
@@ -80,7 +83,7 @@ class Runtime {
   int64_t context_tokens_ = 0, batch_tokens_ = 0, chunk_tokens_ = 0;
   std::string context_reason_;
   graph::PassSet passes_ = graph::PassSet::All();
-  bool strict_ = false;
+  bool strict_ = false, blas_ = false;
   backend::StateOptions state_options_;
   LoadTimes times_;
   std::vector<std::string> notes_;

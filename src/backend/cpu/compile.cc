@@ -57,6 +57,18 @@ Result<std::unique_ptr<CpuProgram>> CpuProgram::Compile(const graph::Graph& grap
           .Expected("a multiple of 16");
     }
   }
+  if (options.blas) {
+    RIDGE_ASSIGN_OR_RETURN(program->blas_, LoadBlas(options.n_threads));
+    int64_t k = 0;
+    for (const Op& op : graph.ops()) {
+      if (op.kind == OpKind::kMatMul) k = std::max(k, graph.weight(op.weights[0]).k());
+    }
+    const int64_t rows = std::max(options.max_tokens, options.max_logit_rows);
+    RIDGE_ASSIGN_OR_RETURN(program->blas_rows_,
+                           Buffer::Allocate(static_cast<size_t>(kBlasBlockRows * k) * sizeof(float)));
+    RIDGE_ASSIGN_OR_RETURN(program->blas_out_,
+                           Buffer::Allocate(static_cast<size_t>(kBlasBlockRows * rows) * sizeof(float)));
+  }
   const graph::Schedule schedule = graph::Compose(graph, options.passes);
   program->DescribePlan(schedule);
   for (const backend::PlanEntry& entry : program->plan_) {
@@ -191,7 +203,18 @@ void CpuProgram::DescribePlan(const graph::Schedule& schedule) {
       if (!fresh) it->second.count++;
     }
   }
-  for (auto& [name, entry] : entries) plan_.push_back(std::move(entry));
+  for (auto& [name, entry] : entries) {
+    if (blas_ && name.starts_with(Name(OpKind::kMatMul))) {
+      plan_.push_back({.op = name + ", " + std::to_string(kBlasTokens) + " tokens or more",
+                       .device = "cpu",
+                       .kernel = "openblas.sgemm",
+                       .isa = "chosen by OpenBLAS",
+                       .reason = "--matmul blas: rows are decoded to float32; not bit-stable",
+                       .fallback = false,
+                       .count = entry.count});
+    }
+    plan_.push_back(std::move(entry));
+  }
   for (int i = 0; i < graph::kPasses; i++) {
     const graph::Pass pass = static_cast<graph::Pass>(i);
     backend::PlanEntry entry{.op = "fused " + std::string(graph::Name(pass)),

@@ -73,7 +73,41 @@ void CpuProgram::Panels(const Product& p, int64_t panel_begin, int64_t panel_end
   }
 }
 
+void CpuProgram::RunBlas(const Product& p) {
+  const Matrix& m = *p.matrix;
+  const quant::Type& type = quant::Get(m.source->type);
+  float *rows = blas_rows_.As<float>(), *products = blas_out_.As<float>();
+  for (int64_t row = 0; row < m.n; row += kBlasBlockRows) {
+    const int64_t n = std::min<int64_t>(kBlasBlockRows, m.n - row);
+    pool_->ParallelFor(static_cast<size_t>(n), 8, [&](size_t begin, size_t end, int) {
+      for (int64_t r = static_cast<int64_t>(begin); r < static_cast<int64_t>(end); r++)
+        type.decode(m.row(p.expert * m.n + row + r), rows + r * m.k, static_cast<size_t>(m.k / type.block_elements));
+    });
+    blas_->sgemm(kBlasRowMajor, kBlasNoTranspose, kBlasTranspose, static_cast<int>(p.n_tokens), static_cast<int>(n),
+                 static_cast<int>(m.k), 1.0f, p.x.f32, static_cast<int>(p.x.f32_stride), rows, static_cast<int>(m.k),
+                 0.0f, products, static_cast<int>(n));
+    pool_->ParallelFor(static_cast<size_t>(p.n_tokens), 8, [&](size_t begin, size_t end, int) {
+      for (int64_t t = static_cast<int64_t>(begin); t < static_cast<int64_t>(end); t++) {
+        const int64_t at = t * p.out_stride + row;
+        for (int64_t r = 0; r < n; r++) {
+          float x = products[t * n + r];
+          if (p.bias != nullptr) x += p.bias[row + r];
+          p.out[at + r] = p.residual == nullptr ? x : p.residual[at + r] + x;
+        }
+      }
+    });
+  }
+}
+
 void CpuProgram::RunProducts() {
+  if (blas_) {
+    std::erase_if(products_, [this](const Product& p) {
+      const bool taken = p.n_tokens >= kBlasTokens && p.in_rows == nullptr;
+      if (taken) RunBlas(p);
+      return taken;
+    });
+    if (products_.empty()) return;
+  }
   // Work is claimed as (strip of panels, block of tokens). Strips are short where there is little work, so that all threads get some.
   // A matrix that is decoded on use is decoded once for all tokens.
   cuts_.clear();

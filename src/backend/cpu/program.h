@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "backend/cpu/blas.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/state.h"
 #include "backend/cpu/weights.h"
@@ -112,6 +113,7 @@ class CpuProgram : public backend::Program {
   void Panels(const Product& p, int64_t panel_begin, int64_t panel_end, int64_t token_begin, int64_t token_end,
               float* out, int64_t out_stride, int worker);
   void RunProducts();  // products_ in one region
+  void RunBlas(const Product& p);
   void RunMatMuls(std::span<const graph::Op* const> ops);
   void RunResidual(const Call& call);
   void RunGateUp(const Call& call);
@@ -157,6 +159,9 @@ class CpuProgram : public backend::Program {
     int64_t first_unit, strip, blocks;
   };
   std::vector<Cut> cuts_;
+
+  std::optional<Blas> blas_;
+  Buffer blas_rows_, blas_out_;  // decoded rows [kBlasBlockRows, k], their products [tokens, kBlasBlockRows]
 
   // Tracing: what each call took in decode and in prefill steps.
   struct CallTime {
