@@ -344,7 +344,7 @@ static inline void Tile(const MatMulArgs& a, int64_t panel, int64_t t) {
   }
 }
 
-// One token: one panel after the other, a single stream from memory. Some tokens: the largest tile, which reads a panel once for all.
+// One token: one panel after the other, a single stream from memory. Up to 32 tokens: the largest tile, which reads a panel once for all.
 // Many tokens: the panels come out of the cache, and the small tile needs fewer registers.
 template <PanelKind kind>
 static void MatMul(const MatMulArgs& a) {
@@ -353,7 +353,7 @@ static void MatMul(const MatMulArgs& a) {
     for (int64_t p = a.panel_begin; p < a.panel_end; p++) Tile<kind, kOnePanel, 1>(a, p, a.token_begin);
     return;
   }
-  const bool large = kMaxTokens >= 8 && tokens <= 16;
+  const bool large = kMaxTokens >= 8 && tokens <= 32;
   for (int64_t p = a.panel_begin; p < a.panel_end; p += kPanelsOf<kColumns>) {
     for (int64_t t = a.token_begin; t < a.token_end;) {
       if (large && a.token_end - t > 4) {
