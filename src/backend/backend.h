@@ -41,7 +41,7 @@ struct CompileOptions {
   int64_t max_logit_rows = 1;  // of them, rows that give logits
   graph::PassSet passes = graph::PassSet::All();
   bool strict = false;  // an op without a fast kernel is an error
-  bool blas = false;  // products of many tokens by OpenBLAS: an experiment variable, not bit-stable
+  bool blas = false;    // products of many tokens by OpenBLAS: an experiment variable, not bit-stable
   // Called when a weight's bytes have been taken over and its file pages may leave memory.
   std::function<void(const graph::Weight&)> release;
   // Folder that keeps repacked weights between runs; empty: nothing is written. sources: the files behind the graph's weights.
