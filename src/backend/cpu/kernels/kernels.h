@@ -1,6 +1,6 @@
 // The table of kernels that each ISA target fills. Plain structs and function pointers: the rest of the backend sees no intrinsics.
 //
-//   const Kernels* k = FindIsa("avx512"); k->matmul[(int)PanelKind::kQ4_K](args);
+//   const Kernels* k = SelectKernels("avx512").value(); k->matmul[(int)PanelKind::kQ4_K](args);
 //
 // Guarantee: every target gives the same bits for the same arguments (docs/numerics.md). Every function is pure but for its outputs,
 // allocates nothing and may run on several threads at once over disjoint outputs.

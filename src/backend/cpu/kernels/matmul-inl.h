@@ -2,8 +2,8 @@
 // for kM tokens, a token's bytes are broadcast once and used for kV vectors.
 //
 // Numerics: inside a block the dot product and the folding of integer scales are exact in int32; across blocks every output element
-// takes one fused multiply-add per block (two where the format has a minimum, or a scale for 16 columns), in increasing k. kM, the
-// lane count and the order of tiles change nothing.
+// takes one fused multiply-add per block (two in blocks of 32 with a minimum or with a scale for 16 columns), in increasing k; in blocks
+// of 256 a minimum is first merged with the scaled sum. kM, the lane count and the order of tiles change nothing.
 #pragma once
 
 #include "unpack-inl.h"
@@ -18,7 +18,7 @@ static_assert(kColumns % kOnePanel == 0, "a tile is whole panels");
 
 static inline int64_t RowOf(const MatMulArgs& a, int64_t t) { return a.in_rows ? a.in_rows[t] : t; }
 
-// What a tile reads of its tokens, and where a column's lanes lie.
+// What a tile reads of its tokens.
 template <int kM>
 struct Tokens {
   const int8_t* q[kM];
@@ -39,6 +39,7 @@ static inline Tokens<kM> TokensAt(const MatMulArgs& a, int64_t t, ActKind act) {
   return x;
 }
 
+// Where the lanes of a column lie.
 static inline constexpr int PanelOf(int column) { return column * kLanes / kPanelRows; }
 static inline constexpr int LaneOf(int column) { return column * kLanes % kPanelRows; }
 
@@ -353,16 +354,18 @@ static void MatMul(const MatMulArgs& a) {
     for (int64_t p = a.panel_begin; p < a.panel_end; p++) Tile<kind, kOnePanel, 1>(a, p, a.token_begin);
     return;
   }
-  const bool large = kMaxTokens >= 8 && tokens <= 32;
+  [[maybe_unused]] const bool large = tokens <= 32;
   for (int64_t p = a.panel_begin; p < a.panel_end; p += kPanelsOf<kColumns>) {
     for (int64_t t = a.token_begin; t < a.token_end;) {
-      if (large && a.token_end - t > 4) {
-        Tile<kind, kColumns, 8>(a, p, t);
-        t += 8;
-      } else {
-        Tile<kind, kColumns, 4>(a, p, t);
-        t += 4;
+      if constexpr (kMaxTokens >= 8) {
+        if (large && a.token_end - t > 4) {
+          Tile<kind, kColumns, 8>(a, p, t);
+          t += 8;
+          continue;
+        }
       }
+      Tile<kind, kColumns, 4>(a, p, t);
+      t += 4;
     }
   }
 }

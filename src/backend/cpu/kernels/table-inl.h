@@ -1,4 +1,4 @@
-// Fills the kernel table of the target RIDGE_ISA; a target's .cc defines kMaxTokens, includes its simd header and then this.
+// Fills the kernel table of the target RIDGE_ISA; a target's .cc includes its simd header, defines kColumns and kMaxTokens, and includes this.
 #pragma once
 
 #include "attention-inl.h"

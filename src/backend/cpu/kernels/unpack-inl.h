@@ -3,7 +3,7 @@
 //   using K = Kind<PanelKind::kQ4_K>;
 //   B w = K::Group<3>(block, j, h);   // k = 32 j + 12 .. 32 j + 15 of the rows from lane h on
 //
-// A quant's value is its byte less K::kOffset (128 of kWide kinds: DotWide). kMax bounds the byte, which is how a target without a
+// A quant's value is its byte less K::kOffset (128 of kWide kinds: SDotWide). kMax bounds the byte, which is how a target without a
 // 4-way dot product knows how many products fit 16 bits.
 #pragma once
 
