@@ -1,5 +1,6 @@
 #include "base/placement.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -110,6 +111,19 @@ TEST(Placement, TwoNodes) {
   // The node that this thread runs on, if it holds any of the CPUs; else the one with most of them.
   EXPECT_TRUE(isolated->cpus == (Cpus{3}) || isolated->cpus == (Cpus{4, 5, 6, 7})) << CpuListText(isolated->cpus);
   EXPECT_TRUE(isolated->nodes.empty());
+}
+
+// The node that the thread runs on is taken although the other one holds more of the CPUs.
+TEST(Placement, IsolateStaysOnTheNodeOfTheThread) {
+  const int cpu = ReadCpuLimits().allowed.front();
+  if (cpu > 7) GTEST_SKIP() << "needs one of CPUs 0 to 7";
+  std::thread([cpu] {
+    ASSERT_TRUE(ApplyPlacement({.cpus = {cpu}}).has_value());
+    const std::string mask = fmt::format("{:x}", (cpu < 4 ? 0xf0 : 0x0f) | 1 << cpu);
+    const auto isolated = FakeMachine(2).Resolve({.cpu_mask = mask, .numa = "isolate"});
+    ASSERT_TRUE(isolated.has_value());
+    EXPECT_EQ(isolated->cpus, (Cpus{cpu})) << mask;
+  }).join();
 }
 
 TEST(Placement, ListsAreShort) {
