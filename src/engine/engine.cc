@@ -3,10 +3,24 @@
 #include <algorithm>
 #include <utility>
 
+#include "sampling/log_probability.h"
 #include "sampling/sampler.h"
 
 namespace ridge::engine {
 namespace {
+
+// The model's own log-probabilities, of `token` and of the n best.
+std::vector<std::pair<TokenId, float>> TopLogprobs(std::span<const float> logits, int32_t n, TokenId token,
+                                                   float& logprob) {
+  const double sum = sampling::LogSumExp(logits);
+  logprob = static_cast<float>(static_cast<double>(logits[static_cast<size_t>(token)]) - sum);
+  std::vector<std::pair<TokenId, float>> top;
+  if (n == 0) return top;
+  sampling::Candidates candidates;
+  candidates.FillTopK(logits, std::min(static_cast<size_t>(n), logits.size()));
+  for (const sampling::Candidate& c : candidates.items()) top.emplace_back(c.id, static_cast<float>(c.logit - sum));
+  return top;
+}
 
 double MsBetween(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
@@ -16,11 +30,14 @@ double MsBetween(Clock::time_point begin, Clock::time_point end) {
 
 struct Work {
   sampling::Sampler sampler;
-  uint64_t draw_stream;
+  uint64_t draw_stream = 0;
+  int32_t logprobs = -1;
   std::shared_ptr<Outbox> outbox;
   Clock::time_point submitted;
   bool begun = false;
-  Summary summary;
+  int64_t prompt_done = 0;  // prompt tokens whose first computation is over
+  Clock::time_point last_token = {};
+  Summary summary = {};
 };
 
 Sequence::Sequence() = default;
@@ -36,7 +53,12 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
                   .context_tokens = options.context_tokens,
                   .page_tokens = static_cast<int32_t>(options.state.page_tokens)},
                  &pool_),
-      runner_(program, state_.get(), options.vocab, options.max_running) {}
+      runner_(program, state_.get(), options.vocab, options.max_running) {
+  counts_.pages_capacity = pool_.capacity_pages();
+  counts_.page_tokens = options.state.page_tokens;
+  counts_.last_step = counts_.step_begin = Clock::now();
+  Publish();
+}
 
 Result<std::unique_ptr<Engine>> Engine::Start(backend::Program* program, const EngineOptions& options) {
   if (options.state.n_pages > cache::PagePool::kMaxCapacityPages) {
@@ -64,8 +86,13 @@ Engine::~Engine() {
   if (thread_.joinable()) thread_.join();
 }
 
-Result<Ticket> Engine::Submit(Request request) {
-  const Clock::time_point now = Clock::now();
+Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) const {
+  const auto outside = [](const char* where, int64_t found, int64_t least, int64_t most) -> Status {
+    return Fail(Code::kInvalidArgument, "the value is out of range")
+        .Where(where)
+        .Found(std::to_string(found))
+        .Expected(std::to_string(least) + " to " + std::to_string(most));
+  };
   if (request.prompt.empty()) return Fail(Code::kInvalidArgument, "the prompt has no tokens").Expected("one at least");
   for (const TokenId token : request.prompt) {
     if (token >= 0 && token < options_.vocab) continue;
@@ -74,37 +101,103 @@ Result<Ticket> Engine::Submit(Request request) {
         .Found(std::to_string(token))
         .Expected("0 to " + std::to_string(options_.vocab - 1));
   }
+  if (request.logprobs < -1 || request.logprobs > kMaxLogprobs)
+    RIDGE_RETURN_IF_ERROR(outside("logprobs", request.logprobs, -1, kMaxLogprobs));
+  const auto not_yet = [](const char* where) -> Status {
+    return Fail(Code::kUnsupported, "the engine does not do this yet").Where(where);
+  };
+  if (request.priority != 0) RIDGE_RETURN_IF_ERROR(not_yet("priority"));
+  if (!request.tenant.empty()) RIDGE_RETURN_IF_ERROR(not_yet("tenant"));
+  if (request.deadline) RIDGE_RETURN_IF_ERROR(not_yet("deadline"));
+  if (request.speculation == Speculation::kLookup) RIDGE_RETURN_IF_ERROR(not_yet("speculation"));
   RIDGE_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request.prompt.size())));
   RIDGE_ASSIGN_OR_RETURN(sampling::Sampler sampler,
-                         sampling::Sampler::Create(std::move(request.sampling), static_cast<int32_t>(options_.vocab)));
+                         sampling::Sampler::Create(request.sampling, static_cast<int32_t>(options_.vocab)));
   auto sequence = std::make_unique<Sequence>();
-  auto outbox = std::make_shared<Outbox>();
   sequence->prompt_tokens = static_cast<int64_t>(request.prompt.size());
-  sequence->tokens = std::move(request.prompt);
   sequence->max_tokens = request.max_tokens < 0 ? -1 : request.max_tokens;
-  sequence->stop_tokens = std::move(request.stop_tokens);
+  sequence->stop_tokens = request.stop_tokens;
   // Tokens are appended while a plan borrows the vector's data only between Commit and Next, but a decode step should not allocate.
   const int64_t most = sequence->max_tokens < 0
                            ? scheduler_.limit_tokens()
                            : std::min(scheduler_.limit_tokens(), sequence->prompt_tokens + sequence->max_tokens);
   sequence->tokens.reserve(static_cast<size_t>(std::max(most, sequence->prompt_tokens)));
-  sequence->work = std::unique_ptr<Work>(
-      new Work{.sampler = std::move(sampler), .draw_stream = request.draw_stream, .outbox = outbox, .submitted = now});
-  RequestId id = 0;
+  sequence->tokens = request.prompt;
+  sequence->work = std::unique_ptr<Work>(new Work{.sampler = std::move(sampler),
+                                                  .draw_stream = request.draw_stream,
+                                                  .logprobs = request.logprobs,
+                                                  .outbox = std::make_shared<Outbox>(),
+                                                  .submitted = Clock::now()});
+  return sequence;
+}
+
+Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence>> sequences) {
+  std::vector<Ticket> tickets;
   {
     const std::lock_guard lock(mutex_);
-    if (not_begun_ >= options_.max_waiting) {
+    if (not_begun_ + sequences.size() > options_.max_waiting) {
       return Fail(Code::kResourceExhausted, "too many requests wait")
-          .Found(std::to_string(not_begun_))
+          .Found(std::to_string(not_begun_) + " waiting, " + std::to_string(sequences.size()) + " more")
           .Expected(std::to_string(options_.max_waiting) + " at most")
           .Remedy("try again later");
     }
-    id = sequence->id = next_id_++;
-    not_begun_++;
-    inbox_.push_back(std::move(sequence));
+    for (std::unique_ptr<Sequence>& sequence : sequences) {
+      sequence->id = next_id_++;
+      tickets.push_back({sequence->id, sequence->work->outbox});
+      not_begun_++;
+      submitted_++;
+      prompt_tokens_submitted_ += static_cast<uint64_t>(sequence->prompt_tokens);
+      inbox_.push_back(std::move(sequence));
+    }
   }
   mail_.notify_one();
-  return Ticket{id, std::move(outbox)};
+  return tickets;
+}
+
+Result<Ticket> Engine::Submit(Request request) {
+  RIDGE_ASSIGN_OR_RETURN(std::vector<Ticket> tickets, SubmitGroup(request, 1));
+  return std::move(tickets.front());
+}
+
+Result<std::vector<Ticket>> Engine::SubmitGroup(const Request& request, int64_t n) {
+  if (n < 1 || n > static_cast<int64_t>(options_.max_waiting)) {
+    return Fail(Code::kInvalidArgument, "the number of answers is out of range")
+        .Where("n")
+        .Found(std::to_string(n))
+        .Expected("1 to " + std::to_string(options_.max_waiting) + ", which is how many requests may wait");
+  }
+  std::vector<std::unique_ptr<Sequence>> sequences;
+  for (int64_t i = 0; i < n; i++) {
+    RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence, NewSequence(request));
+    sequence->work->draw_stream += static_cast<uint64_t>(i);
+    sequences.push_back(std::move(sequence));
+  }
+  return Enqueue(std::move(sequences));
+}
+
+EngineStats Engine::Stats() const {
+  EngineStats stats;
+  {
+    const std::lock_guard lock(stats_mutex_);
+    stats = published_;
+  }
+  // Later than the rest, so that nothing is finished before it was submitted.
+  const std::lock_guard lock(mutex_);
+  stats.submitted = submitted_;
+  stats.waiting = static_cast<int64_t>(submitted_ - stats.finished) - stats.running;
+  stats.prompt_tokens_submitted = prompt_tokens_submitted_;
+  stats.prompt_tokens_pending = prompt_tokens_submitted_ - stats.prompt_tokens_computed - stats.prompt_tokens_cached -
+                                stats.prompt_tokens_dropped;
+  return stats;
+}
+
+void Engine::Publish() {
+  counts_.running = static_cast<int64_t>(scheduler_.running());
+  counts_.pages_free = pool_.free_pages();
+  counts_.pages_held = pool_.held_pages();
+  counts_.preemptions = static_cast<uint64_t>(scheduler_.preemptions());
+  const std::lock_guard lock(stats_mutex_);
+  published_ = counts_;
 }
 
 void Engine::Cancel(RequestId id) {
@@ -143,11 +236,19 @@ void Engine::Step() {
     if (work.begun) continue;
     work.begun = true;
     work.summary.queue_ms = MsBetween(work.submitted, begin);
+    counts_.queue.Add(work.summary.queue_ms / 1000);
     const std::lock_guard lock(mutex_);
     not_begun_--;
   }
+  counts_.stepping = true;
+  counts_.step_begin = begin;
+  Publish();
   const Status ran = runner_.Run(plan);
-  const double step_ms = MsBetween(begin, Clock::now());
+  const Clock::time_point end = Clock::now();
+  const double step_ms = MsBetween(begin, end);
+  counts_.stepping = false;
+  counts_.last_step = end;
+  counts_.steps++;
   const std::vector<Chunk> chunks = plan.chunks;  // Finish ends the plan's life
   if (!ran) {
     for (const Chunk& chunk : chunks) Finish(chunk.sequence->id, FinishReason::kFailed, ran.error());
@@ -157,6 +258,7 @@ void Engine::Step() {
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = *chunk.sequence;
+    Count(sequence, static_cast<int64_t>(chunk.tokens.size()));
     if (sequence.generated() == 0) {
       sequence.work->summary.prompt_ms += step_ms;
       sequence.work->summary.prompt_chunks++;
@@ -167,24 +269,40 @@ void Engine::Step() {
       Finish(sequence.id, FinishReason::kLength);  // only the prompt was asked for
     }
   }
+  Publish();
+}
+
+void Engine::Count(const Sequence& sequence, int64_t computed) {
+  Work& work = *sequence.work;
+  work.summary.computed_tokens += computed;
+  const int64_t done = std::min(sequence.computed_tokens, sequence.prompt_tokens);
+  if (done <= work.prompt_done) return;
+  counts_.prompt_tokens_computed += static_cast<uint64_t>(done - work.prompt_done);
+  work.prompt_done = done;
 }
 
 void Engine::Sample(const Chunk& chunk, int64_t row, double step_ms) {
   Sequence& sequence = *chunk.sequence;
   Work& work = *sequence.work;
+  const std::span<float> logits = runner_.logits(row);
   const Clock::time_point begin = Clock::now();
-  const auto token = work.sampler.Sample(runner_.logits(row), sequence.tokens, work.draw_stream,
-                                         static_cast<uint64_t>(sequence.length()));
+  if (work.logprobs >= 0) raw_logits_.assign(logits.begin(), logits.end());  // the sampler changes the row
+  const auto token =
+      work.sampler.Sample(logits, sequence.tokens, work.draw_stream, static_cast<uint64_t>(sequence.length()));
   work.summary.nan_logits += work.sampler.nan_count();
   if (!token) return Finish(sequence.id, FinishReason::kFailed, token.error());
   const bool first = sequence.generated() == 0;
   const std::optional<FinishReason> end = scheduler_.Accept(sequence, *token);
-  const Clock::time_point now = Clock::now();
-  work.outbox->Push({.token = *token,
-                     .stop = end == FinishReason::kStop,
-                     .decode_ms = first ? 0 : step_ms,
-                     .sample_ms = MsBetween(begin, now),
-                     .at = now});
+  TokenEvent event{.token = *token, .stop = end == FinishReason::kStop, .decode_ms = first ? 0 : step_ms};
+  if (work.logprobs >= 0) {
+    event.top = TopLogprobs(raw_logits_, work.logprobs, *token, event.logprob.emplace());
+  }
+  event.at = Clock::now();
+  event.sample_ms = MsBetween(begin, event.at);
+  (first ? counts_.ttft : counts_.gap).Add(MsBetween(first ? work.submitted : work.last_token, event.at) / 1000);
+  work.last_token = event.at;
+  counts_.generated_tokens++;
+  work.outbox->Push(std::move(event));
   if (end) Finish(sequence.id, *end);
 }
 
@@ -195,11 +313,16 @@ void Engine::Finish(RequestId id, FinishReason reason, std::optional<Error> erro
   work.summary.reason = reason;
   work.summary.error = std::move(error);
   work.summary.at = Clock::now();
+  work.summary.preemptions = sequence->preemptions;
   if (!work.begun) {
     work.summary.queue_ms = MsBetween(work.submitted, work.summary.at);
     const std::lock_guard lock(mutex_);
     not_begun_--;
   }
+  if (reason != FinishReason::kCancelled) counts_.end_to_end.Add(MsBetween(work.submitted, work.summary.at) / 1000);
+  counts_.prompt_tokens_dropped += static_cast<uint64_t>(sequence->prompt_tokens - work.prompt_done);
+  counts_.finished++;
+  Publish();  // first: who has read the end finds it counted
   work.outbox->Finish(std::move(work.summary));
 }
 

@@ -23,6 +23,7 @@
 #include "engine/request.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
+#include "engine/stats.h"
 
 namespace ridge::engine {
 
@@ -50,17 +51,26 @@ class Engine {
 
   // Errors: kInvalidArgument (empty prompt, unknown token, sampling), kOutOfRange (can never fit, with figures), kResourceExhausted (queue is full).
   Result<Ticket> Submit(Request request);
+  // n answers to one prompt, draw_stream 0 .. n - 1: all are accepted or none is.
+  Result<std::vector<Ticket>> SubmitGroup(const Request& request, int64_t n);
   // Ends a request before the next step. Unknown and finished ids are passed over.
   void Cancel(RequestId id);
+
+  // Thread-safe; never waits for a step.
+  EngineStats Stats() const;
 
   size_t state_bytes() const { return state_->size_bytes(); }
 
  private:
   Engine(const EngineOptions& options, cache::PagePool pool, std::unique_ptr<backend::StateStore> state,
          backend::Program* program);
+  Result<std::unique_ptr<Sequence>> NewSequence(const Request& request) const;
+  Result<std::vector<Ticket>> Enqueue(std::vector<std::unique_ptr<Sequence>> sequences);
+  void Publish();
   void Loop();
   bool TakeMail();  // false: stop
   void Step();
+  void Count(const Sequence& sequence, int64_t computed);
   void Sample(const Chunk& chunk, int64_t row, double step_ms);
   void Finish(RequestId id, FinishReason reason, std::optional<Error> error = std::nullopt);
 
@@ -70,11 +80,19 @@ class Engine {
   Scheduler scheduler_;  // engine thread; CheckFits may be called by all
   Runner runner_;
 
-  std::mutex mutex_;
+  std::vector<float> raw_logits_;  // [vocab] scratch
+
+  EngineStats counts_;  // engine thread: what is published next
+
+  mutable std::mutex stats_mutex_;
+  EngineStats published_;
+
+  mutable std::mutex mutex_;
   std::condition_variable mail_;
   std::deque<std::unique_ptr<Sequence>> inbox_;
   std::vector<RequestId> cancels_;
   RequestId next_id_ = 1;
+  uint64_t submitted_ = 0, prompt_tokens_submitted_ = 0;
   size_t not_begun_ = 0;  // in the inbox, or waiting in the scheduler for the first time
   bool stop_ = false;
   std::thread thread_;  // last: it uses all of the above

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "engine/fake_program.h"
 
 namespace ridge::engine {
@@ -227,6 +229,95 @@ TEST(Engine, EndingItEndsAllRequestsAsCancelled) {
   engine->reset();
   EXPECT_EQ(ReadAll(*running->outbox).summary.reason, FinishReason::kCancelled);
   EXPECT_EQ(ReadAll(*waiting->outbox).summary.reason, FinishReason::kCancelled);
+}
+
+TEST(Engine, LogprobsAreThoseOfTheModelWhateverTheSamplerDoes) {
+  FakeProgram program(kVocab);  // one logit is 1, the others 0
+  auto engine = Engine::Start(&program, Options());
+  const double best = 1 - std::log(std::exp(1.0) + kVocab - 1), other = best - 1;
+  Request request{
+      .prompt = Prompt(4), .max_tokens = 20, .sampling = {.temperature = 5.0, .top_k = 0, .top_p = 1.0, .min_p = 0.0}};
+  for (const int32_t n : {0, 3}) {
+    request.logprobs = n;
+    const Outcome outcome = ReadAll(*(*engine)->Submit(request)->outbox);
+    ASSERT_EQ(outcome.events.size(), 20u);
+    std::vector<TokenId> tokens = request.prompt;
+    for (const TokenEvent& event : outcome.events) {
+      const TokenId likeliest = FakeProgram::Expected(tokens, 1, kVocab)[0];
+      tokens.push_back(event.token);
+      ASSERT_TRUE(event.logprob);
+      EXPECT_NEAR(*event.logprob, event.token == likeliest ? best : other, 1e-6);
+      ASSERT_EQ(event.top.size(), static_cast<size_t>(n));
+      if (n == 0) continue;
+      EXPECT_EQ(event.top[0].first, likeliest);
+      EXPECT_NEAR(event.top[0].second, best, 1e-6);
+      EXPECT_NEAR(event.top[2].second, other, 1e-6);
+    }
+  }
+  request.logprobs = -1;
+  EXPECT_FALSE(ReadAll(*(*engine)->Submit(request)->outbox).events[0].logprob);
+  for (const int32_t n : {-2, kMaxLogprobs + 1}) {
+    request.logprobs = n;
+    EXPECT_EQ((*engine)->Submit(request).error().code, Code::kInvalidArgument);
+  }
+}
+
+TEST(Engine, AGroupIsAcceptedWholeOrNotAtAllAndItsAnswersDrawApart) {
+  FakeProgram program(kVocab);
+  EngineOptions options = Options(4, 64);
+  options.max_waiting = 4;
+  auto engine = Engine::Start(&program, options);
+  Request request{
+      .prompt = Prompt(4), .max_tokens = 20, .sampling = {.temperature = 5.0, .top_k = 0, .top_p = 1.0, .min_p = 0.0}};
+  for (const int64_t n : {int64_t{-1}, int64_t{0}, int64_t{5}, int64_t{1} << 60})
+    EXPECT_EQ((*engine)->SubmitGroup(request, n).error().code, Code::kInvalidArgument);
+  const auto tickets = (*engine)->SubmitGroup(request, 3);
+  ASSERT_TRUE(tickets);
+  std::vector<std::vector<TokenId>> answers;
+  for (const Ticket& ticket : *tickets) answers.push_back(ReadAll(*ticket.outbox).ids);
+  EXPECT_NE(answers[0], answers[1]);
+  EXPECT_NE(answers[1], answers[2]);
+  request.draw_stream = 2;
+  EXPECT_EQ(ReadAll(*(*engine)->Submit(request)->outbox).ids, answers[2]);
+}
+
+void ExpectLaws(const EngineStats& s) {
+  EXPECT_EQ(s.pages_free + s.pages_held + s.pages_cached, s.pages_capacity);
+  EXPECT_EQ(s.prompt_tokens_submitted,
+            s.prompt_tokens_computed + s.prompt_tokens_cached + s.prompt_tokens_dropped + s.prompt_tokens_pending);
+  EXPECT_GE(s.waiting, 0);
+  EXPECT_EQ(s.submitted, s.finished + static_cast<uint64_t>(s.running + s.waiting));
+  EXPECT_LE(s.drafts_accepted, s.drafts_proposed);
+}
+
+TEST(Engine, CountersObeyTheirLawsAtEveryMoment) {
+  FakeProgram program(kVocab);
+  auto engine = Engine::Start(&program, Options(4, 12, 4));
+  std::vector<Ticket> tickets;
+  uint64_t prompt_tokens = 0, generated = 0;
+  for (TokenId i = 0; i < 40; i++) {
+    tickets.push_back(*(*engine)->Submit(NewRequest(Prompt(static_cast<size_t>(1 + i % 17), i), 10)));
+    prompt_tokens += static_cast<uint64_t>(1 + i % 17);
+    if (i % 5 == 0) (*engine)->Cancel(tickets.back().id);
+    ExpectLaws((*engine)->Stats());
+  }
+  for (const Ticket& ticket : tickets) {
+    generated += ReadAll(*ticket.outbox).ids.size();
+    ExpectLaws((*engine)->Stats());
+  }
+  const EngineStats end = (*engine)->Stats();
+  EXPECT_EQ(end.submitted, 40u);
+  EXPECT_EQ(end.finished, 40u);
+  EXPECT_EQ(end.running + end.waiting + end.pages_held, 0);
+  EXPECT_EQ(end.prompt_tokens_submitted, prompt_tokens);
+  EXPECT_EQ(end.prompt_tokens_pending, 0u);
+  EXPECT_EQ(end.generated_tokens, generated);
+  EXPECT_EQ(end.ttft.count + end.gap.count, generated);
+  EXPECT_LE(end.end_to_end.count, 40u);
+  EXPECT_GE(end.end_to_end.count, 32u);
+  uint64_t in_buckets = 0;
+  for (const uint64_t n : end.gap.buckets) in_buckets += n;
+  EXPECT_EQ(in_buckets, end.gap.count);
 }
 
 TEST(Engine, DrawsFollowTheSeedAloneAndNotTheOrderOfRequests) {

@@ -14,10 +14,19 @@ std::string_view Name(FinishReason reason) {
   return "?";
 }
 
-void Outbox::Push(const TokenEvent& event) {
+std::string_view Name(Speculation speculation) {
+  switch (speculation) {
+    case Speculation::kOff: return "off";
+    case Speculation::kLookup: return "lookup";
+    case Speculation::kAuto: return "auto";
+  }
+  return "?";
+}
+
+void Outbox::Push(TokenEvent event) {
   {
     const std::lock_guard lock(mutex_);
-    events_.push_back(event);
+    events_.push_back(std::move(event));
   }
   changed_.notify_one();
 }
@@ -34,7 +43,7 @@ Outbox::Got Outbox::Next(std::chrono::milliseconds timeout, TokenEvent& event) {
   std::unique_lock lock(mutex_);
   changed_.wait_for(lock, timeout, [&] { return !events_.empty() || summary_; });
   if (!events_.empty()) {
-    event = events_.front();
+    event = std::move(events_.front());
     events_.pop_front();
     return Got::kToken;
   }

@@ -21,7 +21,7 @@ class Outbox {
  public:
   enum class Got { kToken, kEnd, kNothing };
 
-  void Push(const TokenEvent& event);
+  void Push(TokenEvent event);
   void Finish(Summary summary);
 
   // Waits at most `timeout` for the next event. kNothing: none came in that time.

@@ -8,7 +8,9 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -20,12 +22,25 @@ namespace ridge::engine {
 using RequestId = uint64_t;
 using Clock = std::chrono::steady_clock;
 
+// Drafts of the next tokens that one step verifies. kAuto: as long as it pays.
+enum class Speculation { kOff, kLookup, kAuto };
+std::string_view Name(Speculation speculation);  // "off", "lookup", "auto"
+
+constexpr int32_t kMaxLogprobs = 20;
+
 struct Request {
   std::vector<TokenId> prompt;       // at least one token
   int64_t max_tokens = -1;           // generated at most; -1: until a stop token or until the context is full
   std::vector<TokenId> stop_tokens;  // each ends the answer and is its last token
   sampling::SamplingParams sampling;
-  uint64_t draw_stream = 0;  // tells the draws of several answers to one prompt and seed apart
+  uint64_t draw_stream = 0;     // tells the draws of several answers to one prompt and seed apart
+  int32_t logprobs = -1;        // alternatives per token, at most kMaxLogprobs; -1: no log-probabilities
+  std::string cache_salt = {};  // prefixes are shared only between equal salts
+  bool use_cache = true;        // false: takes nothing from the prefix cache and leaves nothing in it
+  int32_t priority = 0;         // higher first
+  std::string tenant = {};      // who shares the engine with the others; empty is one of them
+  std::optional<Clock::time_point> deadline = {};  // not begun by then: fails; nothing is kept waiting in vain
+  Speculation speculation = Speculation::kOff;
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kFailed };
@@ -37,6 +52,9 @@ struct TokenEvent {
   double decode_ms = 0;  // the step that computed its logits; 0 for the first token, whose step was the prompt's last
   double sample_ms = 0;
   Clock::time_point at;  // when it was chosen
+  // Natural, of the model's own distribution: log softmax of the raw logits. Only when asked for.
+  std::optional<float> logprob = {};
+  std::vector<std::pair<TokenId, float>> top = {};  // best first
 };
 
 // The end of a request.
@@ -45,9 +63,15 @@ struct Summary {
   std::optional<Error> error;  // of kFailed
   int64_t cached_tokens = 0;   // of the prompt, not computed again
   int64_t prompt_chunks = 0;
-  int64_t nan_logits = 0;  // above 0: the model's computation is broken
-  double queue_ms = 0;     // from Submit to the first step
-  double prompt_ms = 0;    // all steps of the prompt, the one that gave the first token included
+  int64_t nan_logits = 0;       // above 0: the model's computation is broken
+  double queue_ms = 0;          // from Submit to the first step
+  double prompt_ms = 0;         // all steps of the prompt, the one that gave the first token included
+  int64_t preemptions = 0;      // times that its pages were taken and computed again
+  int64_t drafts_proposed = 0;  // tokens
+  int64_t drafts_accepted = 0;
+  int64_t kv_pages = 0;  // held at the end
+  int64_t computed_tokens =
+      0;  // all that went through the model, repetition after preemption and refused drafts included
   Clock::time_point at;
 };
 

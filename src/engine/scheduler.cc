@@ -60,6 +60,7 @@ void Scheduler::Preempt(size_t index) {
   Unplan(*sequence);
   sequence->pages->Clear();
   sequence->computed_tokens = 0;
+  sequence->preemptions++;
   preemptions_++;
   waiting_.push_front(std::move(sequence));  // older than all that wait, since it was admitted before them
 }

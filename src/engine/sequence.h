@@ -29,6 +29,7 @@ struct Sequence {
   int64_t computed_tokens = 0;
   int64_t max_tokens = -1;  // generated at most; -1: no limit of its own
   std::vector<TokenId> stop_tokens;
+  int64_t preemptions = 0;
   std::optional<cache::PageTable> pages;  // set while the scheduler has the sequence
   std::unique_ptr<Work> work;             // not known to the scheduler; null in its tests
 
