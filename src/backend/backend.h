@@ -69,6 +69,8 @@ class StateStore {
   virtual ~StateStore() = default;
   virtual const StateOptions& options() const = 0;
   virtual size_t size_bytes() const = 0;
+  // Page `to` becomes what page `from` is. Not while a step runs.
+  virtual void CopyPage(int32_t from, int32_t to) = 0;
 };
 
 // One step, flattened over its sequences. All spans are borrowed for the call.

@@ -15,7 +15,8 @@ Result<PagePool> PagePool::Create(int32_t capacity_pages) {
   return PagePool(capacity_pages);
 }
 
-PagePool::PagePool(int32_t capacity_pages) : references_(static_cast<size_t>(capacity_pages), 0) {
+PagePool::PagePool(int32_t capacity_pages)
+    : references_(static_cast<size_t>(capacity_pages), 0), cached_(static_cast<size_t>(capacity_pages), false) {
   free_.reserve(references_.size());
   for (PageId page = capacity_pages - 1; page >= 0; --page) free_.push_back(page);
 }
@@ -43,12 +44,23 @@ Status PagePool::Allocate(std::span<PageId> pages) {
 
 void PagePool::AddRef(PageId page) {
   RIDGE_CHECK(InRange(page) && references_[page] > 0 && references_[page] < std::numeric_limits<int32_t>::max());
+  if (cached_[page] && references_[page] == 1) --idle_pages_;
   ++references_[page];
+}
+
+void PagePool::SetCached(PageId page, bool cached) {
+  RIDGE_CHECK(InRange(page) && references_[page] > 0 && cached_[page] != cached);
+  cached_[page] = cached;
+  if (references_[page] == 1) idle_pages_ += cached ? 1 : -1;
 }
 
 bool PagePool::Release(PageId page) {
   RIDGE_CHECK(InRange(page) && references_[page] > 0);
-  if (--references_[page] > 0) return false;
+  if (--references_[page] > 0) {
+    if (cached_[page] && references_[page] == 1) ++idle_pages_;
+    return false;
+  }
+  RIDGE_CHECK(!cached_[page]);  // the cache says so before it lets go
   free_.push_back(page);
   --held_pages_;
   return true;
@@ -69,12 +81,18 @@ Status PagePool::CheckIntegrity() const {
     if (is_free[page]) return broken("free list holds a page twice", page);
     is_free[page] = true;
   }
-  int32_t held = 0;
+  int32_t held = 0, idle = 0;
   for (PageId page = 0; page < capacity_pages(); ++page) {
     if (references_[page] < 0) return broken("negative references", page);
     if (is_free[page] && references_[page] != 0) return broken("free page has references", page);
     if (!is_free[page] && references_[page] == 0) return broken("page is neither free nor held", page);
+    if (references_[page] == 0 && cached_[page]) return broken("a free page is marked as cached", page);
     held += references_[page] > 0;
+    idle += references_[page] == 1 && cached_[page];
+  }
+  if (idle != idle_pages_) {
+    return Fail(Code::kInternal, "idle pages do not add up")
+        .Found(fmt::format("{} by references, {} by count", idle, idle_pages_));
   }
   if (held != held_pages_ || held + free_pages() != capacity_pages()) {
     return Fail(Code::kInternal, "page counts do not add up")

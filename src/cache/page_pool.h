@@ -5,9 +5,9 @@
 //   RIDGE_ASSIGN_OR_RETURN(PageId page, pool.Allocate());  // one reference; pool.Release(page) gives it back
 //
 // A page is free or held. A held page has one reference per holder: each sequence whose PageTable lists it, and the
-// prefix tree for each node that keeps it. A page with the tree's reference alone can be evicted: the tree releases it.
+// prefix cache for the one node that keeps it. A page with the cache's reference alone is idle: the cache may give it up.
 //
-// Guarantees: free_pages() + held_pages() == capacity_pages(), always. Every operation is constant time per page. Which
+// Guarantees: free_pages() + held_pages() == capacity_pages(), always; idle_pages() of the held ones are idle. Every operation is constant time per page. Which
 // page comes next is a function of the calls so far: 0, 1, 2, ... at first, then the most recently freed (its memory is
 // the likeliest to be in the processor's cache). Engine thread only.
 #pragma once
@@ -45,10 +45,14 @@ class PagePool {
   // One reference less; true when that was the last and the page is free now.
   bool Release(PageId page);
 
+  // Says that one of the references of a held page is the prefix cache's, or no longer is. Not twice in a row.
+  void SetCached(PageId page, bool cached);
+
   int32_t capacity_pages() const { return static_cast<int32_t>(references_.size()); }
   int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
   int32_t held_pages() const { return held_pages_; }
-  int32_t references(PageId page) const;  // 0: free
+  int32_t idle_pages() const { return idle_pages_; }  // held by the prefix cache alone
+  int32_t references(PageId page) const;              // 0: free
 
   // Proves the guarantees in time linear in the capacity. Errors: kInternal, naming the page.
   Status CheckIntegrity() const;
@@ -62,8 +66,9 @@ class PagePool {
   bool InRange(PageId page) const { return page >= 0 && page < capacity_pages(); }
 
   std::vector<int32_t> references_;  // [capacity]
+  std::vector<bool> cached_;         // [capacity]
   std::vector<PageId> free_;         // a stack; its last element is handed out next
-  int32_t held_pages_ = 0;
+  int32_t held_pages_ = 0, idle_pages_ = 0;
 };
 
 }  // namespace ridge::cache

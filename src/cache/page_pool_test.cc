@@ -66,6 +66,26 @@ TEST(PagePool, IntegrityFindsLeaksAndStrangers) {
   EXPECT_FALSE(pool.CheckIntegrity(std::vector<std::span<const PageId>>{foreign}));
 }
 
+TEST(PagePool, CountsPagesThatOnlyTheCacheHolds) {
+  PagePool pool = PagePool::Create(3).value();
+  const PageId page = pool.Allocate().value();
+  pool.AddRef(page);
+  pool.SetCached(page, true);
+  EXPECT_EQ(pool.idle_pages(), 0);
+  pool.Release(page);
+  EXPECT_EQ(pool.idle_pages(), 1);
+  pool.AddRef(page);
+  EXPECT_EQ(pool.idle_pages(), 0);
+  pool.Release(page);
+  EXPECT_TRUE(pool.CheckIntegrity());
+  EXPECT_DEATH(pool.Release(page), "");
+  EXPECT_DEATH(pool.SetCached(page, true), "");
+  pool.SetCached(page, false);
+  EXPECT_EQ(pool.idle_pages(), 0);
+  EXPECT_TRUE(pool.Release(page));
+  EXPECT_TRUE(pool.CheckIntegrity());
+}
+
 // Any sequence of calls against a map from page to references.
 RC_GTEST_PROP(PagePoolProperty, AgreesWithANaiveModel, ()) {
   const int32_t capacity = *rc::gen::inRange(1, 12);

@@ -47,6 +47,17 @@ void PageTable::AdoptPrefix(std::span<const PageId> prefix) {
   pages_.assign(prefix.begin(), prefix.end());
 }
 
+void PageTable::AdoptNext(PageId page) {
+  pool_->AddRef(page);
+  pages_.push_back(page);
+}
+
+void PageTable::Replace(size_t i, PageId page) {
+  pool_->AddRef(page);
+  pool_->Release(pages_[i]);
+  pages_[i] = page;
+}
+
 Result<std::optional<PageCopy>> PageTable::PrepareWrite(int64_t first_token) {
   if (first_token < 0 || first_token >= capacity_tokens())
     return std::nullopt;  // nothing reserved there: nothing shared

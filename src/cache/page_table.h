@@ -43,6 +43,12 @@ class PageTable {
   // Starts an empty table with a prefix that others hold too (from the prefix tree): one more reference for each page.
   void AdoptPrefix(std::span<const PageId> prefix);
 
+  // One more page that others hold too, behind the ones that there are.
+  void AdoptNext(PageId page);
+
+  // Puts another page, which holds the same tokens, in the place of one: the old one is given back. i < pages().size().
+  void Replace(size_t i, PageId page);
+
   // Before tokens from `first_token` on are written: if the page they start in is shared, replaces it by a private one
   // and says what to copy. Later pages of the table must not be shared (they are not, if the table was cut by
   // Truncate). Errors: kResourceExhausted.

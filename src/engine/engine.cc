@@ -51,7 +51,8 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
       scheduler_({.max_running = options.max_running,
                   .step_tokens = options.step_tokens,
                   .context_tokens = options.context_tokens,
-                  .page_tokens = static_cast<int32_t>(options.state.page_tokens)},
+                  .page_tokens = static_cast<int32_t>(options.state.page_tokens),
+                  .cache_pages = options.state.n_pages},
                  &pool_),
       runner_(program, state_.get(), options.vocab, options.max_running) {
   counts_.pages_capacity = pool_.capacity_pages();
@@ -117,6 +118,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   sequence->max_tokens = request.max_tokens < 0 ? -1 : request.max_tokens;
   sequence->stop_tokens = request.stop_tokens;
+  sequence->cache_root = CacheRoot(request);
   // Tokens are appended while a plan borrows the vector's data only between Commit and Next, but a decode step should not allocate.
   const int64_t most = sequence->max_tokens < 0
                            ? scheduler_.limit_tokens()
@@ -131,6 +133,12 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   return sequence;
 }
 
+// Equal salts of equal tenants share. Lengths go first, so that no salt spells another tenant's.
+std::optional<std::string> Engine::CacheRoot(const Request& request) const {
+  if (!options_.prefix_cache || !request.use_cache) return std::nullopt;
+  return std::to_string(request.tenant.size()) + ":" + request.tenant + request.cache_salt;
+}
+
 Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence>> sequences) {
   std::vector<Ticket> tickets;
   {
@@ -143,6 +151,11 @@ Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence
     }
     for (std::unique_ptr<Sequence>& sequence : sequences) {
       sequence->id = next_id_++;
+      if (sequences.size() > 1 &&
+          !sequence->cache_root) {  // the answers of a group share their prompt, with nobody else
+        sequence->cache_root = "group:" + std::to_string(tickets.empty() ? sequence->id : tickets.front().id);
+        sequence->ephemeral_root = true;
+      }
       tickets.push_back({sequence->id, sequence->work->outbox});
       not_begun_++;
       submitted_++;
@@ -194,7 +207,8 @@ EngineStats Engine::Stats() const {
 void Engine::Publish() {
   counts_.running = static_cast<int64_t>(scheduler_.running());
   counts_.pages_free = pool_.free_pages();
-  counts_.pages_held = pool_.held_pages();
+  counts_.pages_held = pool_.held_pages() - pool_.idle_pages();
+  counts_.pages_cached = pool_.idle_pages();
   counts_.preemptions = static_cast<uint64_t>(scheduler_.preemptions());
   const std::lock_guard lock(stats_mutex_);
   published_ = counts_;
@@ -229,6 +243,7 @@ void Engine::Loop() {
 
 void Engine::Step() {
   const Plan& plan = scheduler_.Next();
+  for (const cache::PageCopy& copy : scheduler_.TakeCopies()) state_->CopyPage(copy.from, copy.to);
   if (plan.chunks.empty()) return;
   const Clock::time_point begin = Clock::now();
   for (const Chunk& chunk : plan.chunks) {
@@ -258,7 +273,7 @@ void Engine::Step() {
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = *chunk.sequence;
-    Count(sequence, static_cast<int64_t>(chunk.tokens.size()));
+    Count(chunk);
     if (sequence.generated() == 0) {
       sequence.work->summary.prompt_ms += step_ms;
       sequence.work->summary.prompt_chunks++;
@@ -272,13 +287,19 @@ void Engine::Step() {
   Publish();
 }
 
-void Engine::Count(const Sequence& sequence, int64_t computed) {
+void Engine::Count(const Chunk& chunk) {
+  const Sequence& sequence = *chunk.sequence;
   Work& work = *sequence.work;
-  work.summary.computed_tokens += computed;
-  const int64_t done = std::min(sequence.computed_tokens, sequence.prompt_tokens);
-  if (done <= work.prompt_done) return;
-  counts_.prompt_tokens_computed += static_cast<uint64_t>(done - work.prompt_done);
-  work.prompt_done = done;
+  work.summary.computed_tokens += static_cast<int64_t>(chunk.tokens.size());
+  const int64_t begin = std::min(chunk.begin, sequence.prompt_tokens);
+  const int64_t end = std::min(sequence.computed_tokens, sequence.prompt_tokens);
+  if (begin > work.prompt_done) {  // what was skipped came from the cache
+    counts_.prompt_tokens_cached += static_cast<uint64_t>(begin - work.prompt_done);
+    work.summary.cached_tokens += begin - work.prompt_done;
+    work.prompt_done = begin;
+  }
+  if (end > work.prompt_done) counts_.prompt_tokens_computed += static_cast<uint64_t>(end - work.prompt_done);
+  work.prompt_done = std::max(work.prompt_done, end);
 }
 
 void Engine::Sample(const Chunk& chunk, int64_t row, double step_ms) {
@@ -307,9 +328,12 @@ void Engine::Sample(const Chunk& chunk, int64_t row, double step_ms) {
 }
 
 void Engine::Finish(RequestId id, FinishReason reason, std::optional<Error> error) {
-  const std::unique_ptr<Sequence> sequence = scheduler_.Remove(id);
+  int64_t kv_pages = 0;
+  const std::unique_ptr<Sequence> sequence = scheduler_.Remove(id, &kv_pages);
   if (!sequence) return;
   Work& work = *sequence->work;
+  work.summary.kv_pages = kv_pages;
+  work.summary.cache_miss = sequence->miss;
   work.summary.reason = reason;
   work.summary.error = std::move(error);
   work.summary.at = Clock::now();

@@ -33,6 +33,7 @@ struct EngineOptions {
   int64_t step_tokens = 512;  // at most what the program was compiled for
   int64_t max_running = 1;    // at most the logit rows that the program was compiled for
   size_t max_waiting = 64;    // requests that have not begun; more are refused
+  bool prefix_cache = true;   // pages of requests that are done serve later ones
   backend::StateOptions state;
 };
 
@@ -65,12 +66,13 @@ class Engine {
   Engine(const EngineOptions& options, cache::PagePool pool, std::unique_ptr<backend::StateStore> state,
          backend::Program* program);
   Result<std::unique_ptr<Sequence>> NewSequence(const Request& request) const;
+  std::optional<std::string> CacheRoot(const Request& request) const;
   Result<std::vector<Ticket>> Enqueue(std::vector<std::unique_ptr<Sequence>> sequences);
   void Publish();
   void Loop();
   bool TakeMail();  // false: stop
   void Step();
-  void Count(const Sequence& sequence, int64_t computed);
+  void Count(const Chunk& chunk);
   void Sample(const Chunk& chunk, int64_t row, double step_ms);
   void Finish(RequestId id, FinishReason reason, std::optional<Error> error = std::nullopt);
 

@@ -320,6 +320,113 @@ TEST(Engine, CountersObeyTheirLawsAtEveryMoment) {
   EXPECT_EQ(in_buckets, end.gap.count);
 }
 
+Outcome Ask(Engine& engine, Request request) {
+  const auto ticket = engine.Submit(std::move(request));
+  EXPECT_TRUE(ticket) << (ticket ? "" : ticket.error().Message());
+  return ticket ? ReadAll(*ticket->outbox) : Outcome{};
+}
+
+TEST(EngineCache, ALaterTurnComputesOnlyWhatIsNewToTheToken) {
+  for (const int64_t page : {1, 4, 16}) {
+    FakeProgram program(kVocab);
+    auto engine = Engine::Start(&program, Options(2, 256 / page, page));
+    std::vector<TokenId> conversation = Prompt(37);
+    int64_t before = 0;
+    for (int turn = 0; turn < 4; turn++) {
+      const size_t computed = program.computed_tokens;
+      const Outcome outcome = Ask(**engine, NewRequest(conversation, 9));
+      EXPECT_EQ(outcome.ids, FakeProgram::Expected(conversation, 9, kVocab)) << "turn " << turn << ", page " << page;
+      EXPECT_EQ(outcome.summary.cached_tokens, before);
+      const int64_t prompt = static_cast<int64_t>(conversation.size());
+      EXPECT_EQ(program.computed_tokens - computed, static_cast<size_t>(prompt - before + 8));
+      ASSERT_TRUE(outcome.summary.cache_miss);
+      EXPECT_EQ(outcome.summary.cache_miss->at_token, before);
+      EXPECT_EQ(outcome.summary.cache_miss->reason, cache::MissReason::kNew);
+      before = prompt + 8;  // all but the last token of the answer
+      conversation.insert(conversation.end(), outcome.ids.begin(), outcome.ids.end());
+      for (TokenId i = 0; i < 11; i++) conversation.push_back(i + turn);
+    }
+    Request other = NewRequest(conversation, 5);
+    other.cache_salt = "other";
+    EXPECT_EQ(Ask(**engine, other).summary.cached_tokens, 0);
+    Request tenant = NewRequest(conversation, 5);
+    tenant.use_cache = false;
+    const Outcome without = Ask(**engine, tenant);
+    EXPECT_EQ(without.summary.cached_tokens, 0);
+    EXPECT_FALSE(without.summary.cache_miss);
+    EXPECT_EQ(without.ids, FakeProgram::Expected(conversation, 5, kVocab));
+    const EngineStats stats = (*engine)->Stats();
+    EXPECT_EQ(stats.pages_held, 0);
+    EXPECT_GT(stats.pages_cached, 0);
+  }
+}
+
+TEST(EngineCache, RequestsThatComeTogetherComputeTheirCommonPrefixOnce) {
+  FakeProgram program(kVocab);
+  program.step_ms = 1;
+  auto engine = Engine::Start(&program, Options(8, 64, 4));
+  std::vector<Ticket> tickets;
+  std::vector<std::vector<TokenId>> prompts;
+  for (TokenId i = 0; i < 8; i++) {
+    prompts.push_back(Prompt(32));
+    for (TokenId j = 0; j < 5; j++) prompts.back().push_back(i * 7 + j);
+    tickets.push_back(*(*engine)->Submit(NewRequest(prompts.back(), 3)));
+  }
+  int64_t cached = 0;
+  for (size_t i = 0; i < 8; i++) {
+    const Outcome outcome = ReadAll(*tickets[i].outbox);
+    EXPECT_EQ(outcome.ids, FakeProgram::Expected(prompts[i], 3, kVocab)) << i;
+    cached += outcome.summary.cached_tokens;
+  }
+  EXPECT_EQ(cached, 7 * 32);
+  EXPECT_EQ(program.computed_tokens, 32u + 8 * 5 + 8 * 2);
+}
+
+TEST(EngineCache, AGroupComputesItsPromptOnceWithTheCacheAndWithout) {
+  for (const bool cache : {true, false}) {
+    for (const size_t length : {1, 3, 8, 21}) {
+      FakeProgram program(kVocab);
+      EngineOptions options = Options(4, 64, 4);
+      options.prefix_cache = cache;
+      auto engine = Engine::Start(&program, options);
+      Request request{.prompt = Prompt(length),
+                      .max_tokens = 6,
+                      .sampling = {.temperature = 5.0, .top_k = 0, .top_p = 1.0, .min_p = 0.0}};
+      const auto tickets = (*engine)->SubmitGroup(request, 5);
+      ASSERT_TRUE(tickets);
+      std::vector<std::vector<TokenId>> answers;
+      for (const Ticket& ticket : *tickets) answers.push_back(ReadAll(*ticket.outbox).ids);
+      // Each answer computes the prompt's last token and its own tokens but the last.
+      EXPECT_EQ(program.computed_tokens, length - 1 + 5 * (1 + 5)) << length << (cache ? " cached" : "");
+      EXPECT_EQ((*engine)->Stats().pages_cached == 0, !cache);
+      EXPECT_EQ((*engine)->Stats().pages_held, 0);
+      for (uint64_t i = 0; i < 5; i++) {
+        FakeProgram alone(kVocab);
+        auto other = Engine::Start(&alone, options);
+        request.draw_stream = i;
+        EXPECT_EQ(Ask(**other, request).ids, answers[i]);
+      }
+      request.draw_stream = 0;
+    }
+  }
+}
+
+TEST(EngineCache, PreemptedRequestsGoOnFromWhatIsStillCached) {
+  FakeProgram program(kVocab);
+  auto engine = Engine::Start(&program, Options(4, 24, 4));
+  std::vector<Ticket> tickets;
+  for (TokenId i = 0; i < 4; i++) tickets.push_back(*(*engine)->Submit(NewRequest(Prompt(10, i), 40)));
+  int64_t preemptions = 0;
+  for (TokenId i = 0; i < 4; i++) {
+    const Outcome outcome = ReadAll(*tickets[static_cast<size_t>(i)].outbox);
+    EXPECT_EQ(outcome.ids, FakeProgram::Expected(Prompt(10, i), 40, kVocab)) << i;
+    preemptions += outcome.summary.preemptions;
+  }
+  EXPECT_GT(preemptions, 0);
+  EXPECT_EQ(static_cast<uint64_t>(preemptions), (*engine)->Stats().preemptions);
+  ExpectLaws((*engine)->Stats());
+}
+
 TEST(Engine, DrawsFollowTheSeedAloneAndNotTheOrderOfRequests) {
   FakeProgram program(kVocab);
   auto engine = Engine::Start(&program, Options(2));

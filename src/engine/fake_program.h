@@ -21,12 +21,19 @@ class FakeState : public backend::StateStore {
       : options_(options), slots(static_cast<size_t>(options.n_pages * options.page_tokens), -1) {}
   const backend::StateOptions& options() const override { return options_; }
   size_t size_bytes() const override { return slots.size() * sizeof(TokenId); }
+  void CopyPage(int32_t from, int32_t to) override {
+    for (int64_t i = 0; i < options_.page_tokens; i++)
+      slots[static_cast<size_t>(to * options_.page_tokens + i)] =
+          slots[static_cast<size_t>(from * options_.page_tokens + i)];
+    copies++;
+  }
 
  private:
   backend::StateOptions options_;
 
  public:
   std::vector<TokenId> slots;  // [pages, page_tokens]
+  int64_t copies = 0;
 };
 
 class FakeProgram : public backend::Program {
@@ -52,6 +59,7 @@ class FakeProgram : public backend::Program {
   Status Run(const backend::Step& step, backend::StateStore& store, std::span<float> logits) override {
     steps++;
     largest_step = std::max(largest_step.load(), step.tokens.size());
+    computed_tokens += step.tokens.size();
     if (step_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
     if (steps == fail_at_step) return Fail(Code::kInternal, "the fake program fails here");
     auto& state = static_cast<FakeState&>(store);
@@ -84,7 +92,7 @@ class FakeProgram : public backend::Program {
   int n_threads() const override { return 1; }
 
   std::atomic<int> steps = 0, fail_at_step = -1, step_ms = 0;
-  std::atomic<size_t> largest_step = 0;
+  std::atomic<size_t> largest_step = 0, computed_tokens = 0;
 
  private:
   static constexpr uint64_t kSeed = 1469598103934665603u;

@@ -15,6 +15,7 @@
 
 #include "base/result.h"
 #include "base/token_id.h"
+#include "cache/prefix_cache.h"
 #include "sampling/params.h"
 
 namespace ridge::engine {
@@ -57,11 +58,18 @@ struct TokenEvent {
   std::vector<std::pair<TokenId, float>> top = {};  // best first
 };
 
+// Why the prompt's tokens from `at_token` on had to be computed. kNone: all that may be reused was, which is all but the last token.
+struct CacheMiss {
+  cache::MissReason reason = cache::MissReason::kNone;
+  int64_t at_token = 0;
+};
+
 // The end of a request.
 struct Summary {
   FinishReason reason = FinishReason::kFailed;
-  std::optional<Error> error;  // of kFailed
-  int64_t cached_tokens = 0;   // of the prompt, not computed again
+  std::optional<Error> error;           // of kFailed
+  int64_t cached_tokens = 0;            // of the prompt, not computed again
+  std::optional<CacheMiss> cache_miss;  // none: the request took no part in the prefix cache, or never began
   int64_t prompt_chunks = 0;
   int64_t nan_logits = 0;       // above 0: the model's computation is broken
   double queue_ms = 0;          // from Submit to the first step

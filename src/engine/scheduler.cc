@@ -7,7 +7,8 @@
 
 namespace ridge::engine {
 
-Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool) : options_(options), pool_(pool) {
+Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
+    : options_(options), pool_(pool), cache_(pool, options.page_tokens, options.cache_pages) {
   RIDGE_CHECK(options.max_running >= 1 && options.step_tokens >= options.max_running && options.context_tokens >= 1 &&
               options.page_tokens >= 1);
   plan_.chunks.reserve(static_cast<size_t>(options.max_running));
@@ -27,10 +28,90 @@ Status Scheduler::CheckFits(int64_t prompt_tokens) const {
 
 void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   sequence->pages.emplace(pool_, options_.page_tokens);
+  if (sequence->cache_root) sequence->cursor = cache_.Enter(*sequence->cache_root);
   waiting_.push_back(std::move(sequence));
 }
 
+// Room for `tokens` tokens in all, from the cache if need be.
+bool Scheduler::MakeRoom(const Sequence& sequence, int64_t tokens) {
+  const int64_t more = cache::PagesForTokens(tokens, options_.page_tokens) -
+                       static_cast<int64_t>(sequence.pages->pages().size()) - pool_->free_pages();
+  return more <= 0 || cache_.Evict(more) == more;
+}
+
+// Leaves full pages that are new to the cache there.
+void Scheduler::Keep(Sequence& sequence) {
+  if (sequence.cursor.root == nullptr) return;
+  if (sequence.computed_tokens < (sequence.cursor.pages + 1) * options_.page_tokens) return;
+  cache_.Insert(sequence.cursor,
+                std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
+                *sequence.pages);
+}
+
+// Gives all pages back, to the cache first.
+void Scheduler::Release(Sequence& sequence) {
+  Keep(sequence);
+  cache::PrefixCache::Cursor& at = sequence.cursor;
+  if (at.root != nullptr) {
+    if (sequence.computed_tokens / options_.page_tokens == at.pages) {
+      cache_.InsertPartial(
+          at, std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
+          *sequence.pages);
+    }
+    cache_.Touch(at);
+    at.node = at.root;
+    at.pages = 0;
+  }
+  sequence.pages->Clear();
+  sequence.computed_tokens = 0;
+}
+
+// Takes over cached pages behind what is computed, as long as they are whole.
+void Scheduler::ExtendCached(Sequence& sequence) {
+  if (sequence.cursor.root == nullptr) return;
+  if (sequence.computed_tokens != sequence.cursor.pages * options_.page_tokens) return;
+  sequence.computed_tokens +=
+      cache_.Extend(sequence.cursor, sequence.tokens, sequence.length() - 1, *sequence.pages) * options_.page_tokens;
+}
+
+// Copies what a page of the cache, or of a running sequence on the same path, holds of the next tokens. False: an older sequence is about to
+// compute more of them, so waiting is better than computing.
+bool Scheduler::CopyCached(Sequence& sequence) {
+  const cache::PrefixCache::Cursor& at = sequence.cursor;
+  if (at.root == nullptr) return true;
+  const int64_t begin = at.pages * options_.page_tokens, limit = sequence.length() - 1;
+  if (sequence.computed_tokens != begin) return true;
+  cache::PrefixCache::Partial best = cache_.FindPartial(at, sequence.tokens, limit);
+  const int64_t wanted = std::min<int64_t>(limit - begin, options_.page_tokens);
+  for (const auto& other : running_) {
+    if (other.get() == &sequence) break;
+    if (other->cursor.node != at.node) continue;
+    const int64_t most = std::min(wanted, other->length() - begin);
+    int64_t common = 0;
+    while (common < most &&
+           other->tokens[static_cast<size_t>(begin + common)] == sequence.tokens[static_cast<size_t>(begin + common)])
+      common++;
+    const int64_t ready = std::clamp<int64_t>(other->computed_tokens - begin, 0, common);
+    // A step's wait must be worth it. What the other one decodes is known as it comes, not before.
+    if (common > std::max(ready, best.tokens) && (common == wanted || common - ready >= options_.page_tokens / 2))
+      return false;
+    if (ready > best.tokens) best = {other->pages->pages()[static_cast<size_t>(at.pages)], ready};
+  }
+  if (!sequence.miss) {
+    sequence.miss = {.reason = cache_.Explain(at, sequence.tokens, best.tokens, limit),
+                     .at_token = begin + best.tokens};
+  }
+  if (best.tokens == 0 || !MakeRoom(sequence, begin + 1)) return true;
+  RIDGE_CHECK(sequence.pages->Reserve(begin + 1).has_value());
+  const cache::PageId to = sequence.pages->pages().back();
+  // Room may have been made by giving up the page itself; its contents are still there.
+  if (to != best.page) copies_.push_back({.from = best.page, .to = to});
+  sequence.computed_tokens = begin + best.tokens;
+  return true;
+}
+
 bool Scheduler::Place(Sequence& sequence, int64_t count) {
+  if (!MakeRoom(sequence, sequence.computed_tokens + count)) return false;
   if (!sequence.pages->Reserve(sequence.computed_tokens + count)) return false;
   const auto begin = static_cast<size_t>(sequence.computed_tokens);
   const bool logits = count == sequence.pending() && sequence.max_tokens != 0;
@@ -58,8 +139,7 @@ void Scheduler::Preempt(size_t index) {
   std::unique_ptr<Sequence> sequence = std::move(running_[index]);
   running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
   Unplan(*sequence);
-  sequence->pages->Clear();
-  sequence->computed_tokens = 0;
+  Release(*sequence);
   sequence->preemptions++;
   preemptions_++;
   waiting_.push_front(std::move(sequence));  // older than all that wait, since it was admitted before them
@@ -75,27 +155,43 @@ bool Scheduler::PlaceOrPreempt(Sequence& sequence, int64_t count) {
   return true;
 }
 
+// The oldest waiting sequence begins, if it may.
+bool Scheduler::Admit() {
+  if (waiting_.empty() || static_cast<int64_t>(running_.size()) >= options_.max_running ||
+      plan_.tokens >= options_.step_tokens)
+    return false;
+  Sequence& sequence = *waiting_.front();
+  if (!running_.empty() && available_pages() == 0) return false;
+  ExtendCached(sequence);
+  // Room for all of it, not only for the first chunk, or it would be preempted and recomputed at every turn.
+  const int64_t needed = cache::PagesForTokens(sequence.length() + 1, options_.page_tokens) -
+                         static_cast<int64_t>(sequence.pages->pages().size());
+  if (!running_.empty() && needed > available_pages()) {
+    Release(sequence);
+    return false;
+  }
+  running_.push_back(std::move(waiting_.front()));
+  waiting_.pop_front();
+  if (CopyCached(sequence)) PlaceOrPreempt(sequence, std::min(sequence.pending(), options_.step_tokens - plan_.tokens));
+  return true;
+}
+
 const Plan& Scheduler::Next() {
   plan_.chunks.clear();
   plan_.tokens = plan_.logit_rows = 0;
+  for (const auto& sequence : running_) Keep(*sequence);
   // Preemption only takes from the end of running_, so an index stays valid while sequences before it are placed.
   for (size_t i = 0; i < running_.size(); i++) {
     if (running_[i]->decoding()) PlaceOrPreempt(*running_[i], 1);
   }
   for (size_t i = 0; i < running_.size() && plan_.tokens < options_.step_tokens; i++) {
     Sequence& sequence = *running_[i];
-    if (!sequence.decoding())
+    if (sequence.decoding()) continue;
+    ExtendCached(sequence);
+    if (CopyCached(sequence))
       PlaceOrPreempt(sequence, std::min(sequence.pending(), options_.step_tokens - plan_.tokens));
   }
-  while (!waiting_.empty() && static_cast<int64_t>(running_.size()) < options_.max_running &&
-         plan_.tokens < options_.step_tokens) {
-    Sequence& sequence = *waiting_.front();
-    // Room for all of it, not only for the first chunk, or it would be preempted and recomputed at every turn.
-    const int64_t needed = cache::PagesForTokens(sequence.length() + 1, options_.page_tokens);
-    if (!running_.empty() && needed > pool_->free_pages()) break;
-    if (!Place(sequence, std::min(sequence.pending(), options_.step_tokens - plan_.tokens))) break;
-    running_.push_back(std::move(waiting_.front()));
-    waiting_.pop_front();
+  while (Admit()) {
   }
   return plan_;
 }
@@ -113,7 +209,7 @@ std::optional<FinishReason> Scheduler::Accept(Sequence& sequence, TokenId token)
   return std::nullopt;
 }
 
-std::unique_ptr<Sequence> Scheduler::Remove(RequestId id) {
+std::unique_ptr<Sequence> Scheduler::Remove(RequestId id, int64_t* held_pages) {
   const auto same = [id](const std::unique_ptr<Sequence>& sequence) { return sequence->id == id; };
   std::unique_ptr<Sequence> found;
   if (const auto at = std::find_if(running_.begin(), running_.end(), same); at != running_.end()) {
@@ -125,6 +221,9 @@ std::unique_ptr<Sequence> Scheduler::Remove(RequestId id) {
   }
   if (found) {
     Unplan(*found);
+    if (held_pages != nullptr) *held_pages = static_cast<int64_t>(found->pages->pages().size());
+    Release(*found);
+    cache_.Leave(found->cursor, found->ephemeral_root);
     found->pages.reset();
   }
   return found;
@@ -152,6 +251,9 @@ Status Scheduler::CheckIntegrity() const {
     if (sequence->computed_tokens != 0 || !sequence->pages->pages().empty())
       return broken("a waiting sequence holds pages");
   }
+  RIDGE_RETURN_IF_ERROR(cache_.CheckIntegrity());
+  const std::vector<cache::PageId> cached = cache_.AllPages();
+  holders.push_back(cached);
   return pool_->CheckIntegrity(holders);
 }
 

@@ -5,7 +5,10 @@
 //   for (const Plan* plan = &scheduler.Next(); !plan->chunks.empty(); plan = &scheduler.Next()) { Run(*plan); scheduler.Commit(); Accept(...); }
 //
 // Order of a step: running sequences that decode, then prompt chunks of running ones, then waiting ones, each in order of arrival. When pages run
-// out the youngest running sequence gives its own back and waits again, before all others; it is recomputed later.
+// out, cached ones that nobody holds are given up, and then the youngest running sequence gives its own back and waits again, before all others; what
+// of it is no longer cached then is computed again.
+// Prompts: pages of a prefix that is cached are taken over, and of a page that fits in part a copy; what an older sequence is just computing is
+// waited for. The last token of a sequence is always computed.
 // Guarantees: first come, first served: nobody is admitted before an older one. The oldest sequence always gets on. A plan has at most step_tokens
 // tokens and max_running logit rows. Only the scheduler changes the pool. Engine thread only.
 #pragma once
@@ -15,10 +18,12 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "cache/page_pool.h"
+#include "cache/prefix_cache.h"
 #include "engine/sequence.h"
 
 namespace ridge::engine {
@@ -28,6 +33,7 @@ struct SchedulerOptions {
   int64_t step_tokens = 512;
   int64_t context_tokens = 4096;  // prompt and output of one sequence
   int32_t page_tokens = 32;
+  int64_t cache_pages = 0;  // that the prefix cache may hold
 };
 
 // Tokens [begin, begin + tokens.size()) of one sequence.
@@ -57,23 +63,34 @@ class Scheduler {
   void Add(std::unique_ptr<Sequence> sequence);
   // The next step; empty when there is nothing to compute. Valid until the next call of any function here.
   const Plan& Next();
+  // Page copies that must be done, in order, before the step that Next returned. Each is handed out once.
+  std::vector<cache::PageCopy> TakeCopies() { return std::exchange(copies_, {}); }
   // The step that Next returned was computed.
   void Commit();
   // Appends a generated token; the reason if that was the last one.
   std::optional<FinishReason> Accept(Sequence& sequence, TokenId token) const;
-  // Takes a sequence out, wherever it is, and frees its pages. Null when there is none of this id.
-  std::unique_ptr<Sequence> Remove(RequestId id);
+  // Takes a sequence out, wherever it is; its pages are the cache's or free. Null when there is none of this id.
+  // held_pages: how many it held.
+  std::unique_ptr<Sequence> Remove(RequestId id, int64_t* held_pages = nullptr);
 
   size_t waiting() const { return waiting_.size(); }
   size_t running() const { return running_.size(); }
   bool idle() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }
+  const cache::PrefixCache& cache() const { return cache_; }
   std::vector<RequestId> Ids() const;  // running, then waiting
 
   // Proves the guarantees that hold between calls. Errors: kInternal.
   Status CheckIntegrity() const;
 
  private:
+  int64_t available_pages() const { return pool_->free_pages() + pool_->idle_pages(); }
+  bool MakeRoom(const Sequence& sequence, int64_t tokens);
+  bool Admit();
+  void ExtendCached(Sequence& sequence);
+  bool CopyCached(Sequence& sequence);
+  void Keep(Sequence& sequence);
+  void Release(Sequence& sequence);
   bool Place(Sequence& sequence, int64_t count);
   bool PlaceOrPreempt(Sequence& sequence, int64_t count);
   void Preempt(size_t index);
@@ -81,9 +98,11 @@ class Scheduler {
 
   SchedulerOptions options_;
   cache::PagePool* pool_;
+  cache::PrefixCache cache_;
   std::deque<std::unique_ptr<Sequence>> waiting_;   // oldest first
   std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
   Plan plan_;
+  std::vector<cache::PageCopy> copies_;
   int64_t preemptions_ = 0;
 };
 

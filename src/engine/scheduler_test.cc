@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <string>
 
 namespace ridge::engine {
 namespace {
@@ -18,6 +19,14 @@ std::unique_ptr<Sequence> NewSequence(RequestId id, int64_t prompt, int64_t max_
   for (int64_t i = 0; i < prompt; i++)
     sequence->tokens.push_back(static_cast<TokenId>(id * 1000 + static_cast<uint64_t>(i)));
   return sequence;
+}
+
+// What the KV of a token depends on: itself, all before it, and who may share it.
+TokenId HashOf(const Sequence& sequence, int64_t t) {
+  uint64_t hash = std::hash<std::string>()(sequence.cache_root.value_or("none"));
+  for (int64_t i = 0; i <= t; i++)
+    hash = hash * 1000003 + static_cast<uint64_t>(sequence.tokens[static_cast<size_t>(i)]) + 1;
+  return static_cast<TokenId>(hash ^ (hash >> 32));
 }
 
 cache::PagePool Pool(int32_t pages) { return std::move(*cache::PagePool::Create(pages)); }
@@ -113,21 +122,26 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
   const int64_t max_running = *rc::gen::inRange(1, 5), page = *rc::gen::inRange(1, 6);
   const int64_t budget = max_running + *rc::gen::inRange(0, 12), context = *rc::gen::inRange(2, 40);
   cache::PagePool pool = Pool(*rc::gen::inRange(2, 30));
+  const bool cached = *rc::gen::arbitrary<bool>();
   Scheduler scheduler({.max_running = max_running,
                        .step_tokens = budget,
                        .context_tokens = context,
-                       .page_tokens = static_cast<int32_t>(page)},
+                       .page_tokens = static_cast<int32_t>(page),
+                       .cache_pages = *rc::gen::inRange(0, 30)},
                       &pool);
-  std::vector<RequestId> alive;           // in order of arrival
-  std::map<RequestId, int64_t> computed;  // what the fake runner has done of each
+  std::map<cache::PageId, std::vector<TokenId>> contents;  // of each page: the tokens up to each of its slots
+  std::vector<RequestId> alive;                            // in order of arrival
+  std::map<RequestId, int64_t> computed;                   // what the fake runner has done of each
   std::set<RequestId> begun;
   RequestId next_id = 1;
+  int i_token = 0;
   const auto forget = [&](RequestId id) {
     alive.erase(std::find(alive.begin(), alive.end(), id));
     computed.erase(id);
   };
   const auto step = [&] {
     const Plan& plan = scheduler.Next();
+    for (const cache::PageCopy& copy : scheduler.TakeCopies()) contents[copy.to] = contents[copy.from];
     RC_ASSERT(plan.tokens <= budget);
     RC_ASSERT(plan.logit_rows <= max_running);
     RC_ASSERT(plan.chunks.empty() == alive.empty());
@@ -136,15 +150,26 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
     bool oldest = false;
     for (const Chunk& chunk : plan.chunks) {
       const RequestId id = chunk.sequence->id;
-      if (!begun.contains(id)) {  // nobody begins before an older one
-        for (const RequestId other : alive) RC_ASSERT(other >= id || begun.contains(other));
+      if (!begun.contains(id)) {  // nobody begins before an older one, but for those that wait for another's pages
+        for (const RequestId other : alive) RC_ASSERT(cached || other >= id || begun.contains(other));
         begun.insert(id);
       }
       oldest |= id == alive.front();
       RC_ASSERT(!chunk.tokens.empty());
-      RC_ASSERT(chunk.begin == computed[id] || chunk.begin == 0);  // goes on, or is computed again after a preemption
+      // Goes on, or is computed again after a preemption, or what comes before lies in pages that hold just that.
+      RC_ASSERT(cached || chunk.begin == computed[id] || chunk.begin == 0);
+      for (int64_t t = 0; t < chunk.begin; t++) {
+        const auto& held = contents[chunk.pages[static_cast<size_t>(t / page)]];
+        RC_ASSERT(static_cast<int64_t>(held.size()) > t % page);
+        RC_ASSERT(held[static_cast<size_t>(t % page)] == HashOf(*chunk.sequence, t));
+      }
       const int64_t end = chunk.begin + static_cast<int64_t>(chunk.tokens.size());
       RC_ASSERT(static_cast<int64_t>(chunk.pages.size()) * page >= end);
+      for (int64_t t = chunk.begin; t < end; t++) {
+        auto& held = contents[chunk.pages[static_cast<size_t>(t / page)]];
+        held.resize(static_cast<size_t>(page));
+        held[static_cast<size_t>(t % page)] = HashOf(*chunk.sequence, t);
+      }
       RC_ASSERT(chunk.logits == (end == chunk.sequence->length() && chunk.sequence->max_tokens != 0));
       computed[id] = end;
       tokens += static_cast<int64_t>(chunk.tokens.size());
@@ -155,8 +180,9 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
     const std::vector<Chunk> chunks = plan.chunks;
     for (const Chunk& chunk : chunks) {
       const RequestId id = chunk.sequence->id;
-      const bool done =
-          chunk.logits ? scheduler.Accept(*chunk.sequence, 1).has_value() : chunk.sequence->pending() == 0;
+      const bool done = chunk.logits
+                            ? scheduler.Accept(*chunk.sequence, static_cast<TokenId>(i_token++ % 2)).has_value()
+                            : chunk.sequence->pending() == 0;
       if (!done) continue;
       RC_ASSERT(scheduler.Remove(id) != nullptr);
       forget(id);
@@ -169,7 +195,15 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
       const int64_t prompt = *rc::gen::inRange(1, 30);
       if (scheduler.CheckFits(prompt)) {
         alive.push_back(next_id);
-        scheduler.Add(NewSequence(next_id++, prompt, *rc::gen::inRange(-1, 8)));
+        auto sequence = NewSequence(next_id++, prompt, *rc::gen::inRange(-1, 8));
+        if (cached) {
+          sequence->tokens =
+              *rc::gen::container<std::vector<TokenId>>(static_cast<size_t>(prompt), rc::gen::inRange<TokenId>(0, 2));
+          const int root = *rc::gen::inRange(0, 4);
+          if (root > 0) sequence->cache_root = std::string(1, static_cast<char>('a' + root));
+          sequence->ephemeral_root = root == 3;
+        }
+        scheduler.Add(std::move(sequence));
       }
     } else if (action == 3 && !alive.empty()) {
       const RequestId id = alive[*rc::gen::inRange<size_t>(0, alive.size())];
@@ -185,7 +219,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
     RC_ASSERT(i < 20000);  // all end
     step();
   }
-  RC_ASSERT(pool.held_pages() == 0);
+  RC_ASSERT(pool.held_pages() == pool.idle_pages());
 }
 
 }  // namespace

@@ -9,10 +9,12 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/token_id.h"
 #include "cache/page_table.h"
+#include "cache/prefix_cache.h"
 #include "engine/request.h"
 
 namespace ridge::engine {
@@ -30,7 +32,11 @@ struct Sequence {
   int64_t max_tokens = -1;  // generated at most; -1: no limit of its own
   std::vector<TokenId> stop_tokens;
   int64_t preemptions = 0;
+  std::optional<std::string> cache_root;  // sequences share pages with those of the same root; none: with nobody
+  bool ephemeral_root = false;            // the root's pages go with its last sequence
   std::optional<cache::PageTable> pages;  // set while the scheduler has the sequence
+  cache::PrefixCache::Cursor cursor;      // the same
+  std::optional<CacheMiss> miss;          // set when it begins
   std::unique_ptr<Work> work;             // not known to the scheduler; null in its tests
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }

@@ -244,6 +244,37 @@ TEST_P(Contract, AnotherTokenChangesWhatFollowsAndNothingBefore) {
   EXPECT_NE(std::memcmp(before.data() + 30 * kVocab, after.data() + 30 * kVocab, kVocab * sizeof(float)), 0);
 }
 
+// Two sequences go on from one page: each from its copy or the original, with other tokens.
+TEST_P(Contract, ACopiedPageIsThePage) {
+  const TestModel model(GetParam());
+  for (const KvType kv : {KvType::kF16, KvType::kF32}) {
+    const std::vector<int32_t> common = Tokens(40, 11);
+    const auto program = Compile(model, {.isa = "", .threads = 2}, 64);
+    const auto state = std::move(*program->NewState({.n_pages = 5, .page_tokens = 16, .k_type = kv, .v_type = kv}));
+    const auto run = [&](std::span<const int32_t> tokens, int32_t begin, const std::vector<int32_t>& table) {
+      std::vector<int32_t> positions(tokens.size()), rows(tokens.size());
+      std::iota(positions.begin(), positions.end(), begin);
+      std::iota(rows.begin(), rows.end(), 0);
+      const std::vector<int32_t> seq_start = {0, static_cast<int32_t>(tokens.size())};
+      std::vector<float> logits(tokens.size() * kVocab);
+      EXPECT_TRUE(program->Run(
+          {.tokens = tokens, .positions = positions, .seq_start = seq_start, .page_table = table, .logit_rows = rows},
+          *state, logits));
+      return logits;
+    };
+    run(common, 0, {4, 2, 0});
+    state->CopyPage(0, 3);
+    for (const auto& [seed, last_page] : {std::pair(12u, 3), std::pair(13u, 0)}) {
+      const std::vector<int32_t> more = Tokens(8, seed);
+      std::vector<int32_t> whole = common;
+      whole.insert(whole.end(), more.begin(), more.end());
+      std::vector<float> want = Logits(model, whole, {.isa = "", .kv = kv});
+      want.erase(want.begin(), want.begin() + 40 * kVocab);
+      EXPECT_TRUE(SameBits(want, run(more, 40, {4, 2, last_page}))) << seed;
+    }
+  }
+}
+
 TEST_P(Contract, SequencesOfOneStepDoNotSeeEachOther) {
   const TestModel model(GetParam());
   const std::vector<std::vector<int32_t>> prompts = {Tokens(33, 1), Tokens(1, 2), Tokens(90, 3), Tokens(16, 4)};

@@ -1,6 +1,7 @@
 #include "backend/cpu/state.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 namespace ridge::cpu {
@@ -86,6 +87,19 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
     at += layer.kv_heads * layer.v_head_bytes;
   }
   return state;
+}
+
+void PagedState::CopyPage(int32_t from, int32_t to) {
+  RIDGE_CHECK(from >= 0 && from < options_.n_pages && to >= 0 && to < options_.n_pages);
+  if (from == to) return;
+  for (const Layer& layer : layers_) {
+    for (int64_t head = 0; head < layer.kv_heads; head++) {
+      uint8_t* k = layer.k + head * layer.k_head_bytes;
+      std::memcpy(k + to * layer.k_page_bytes, k + from * layer.k_page_bytes, static_cast<size_t>(layer.k_page_bytes));
+      uint8_t* v = layer.v + head * layer.v_head_bytes;
+      std::memcpy(v + to * layer.v_page_bytes, v + from * layer.v_page_bytes, static_cast<size_t>(layer.v_page_bytes));
+    }
+  }
 }
 
 }  // namespace ridge::cpu

@@ -18,6 +18,7 @@ class PagedState : public backend::StateStore {
 
   const backend::StateOptions& options() const override { return options_; }
   size_t size_bytes() const override { return memory_.size_bytes(); }
+  void CopyPage(int32_t from, int32_t to) override;
 
   struct Layer {
     int64_t kv_heads = 0, head_dim = 0;

@@ -1,0 +1,319 @@
+#include "cache/prefix_cache.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace ridge::cache {
+namespace {
+
+constexpr size_t kGhosts = 1 << 14;
+
+uint64_t Mix(uint64_t hash, uint64_t value) {
+  hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+  return hash ^ (hash >> 29);
+}
+
+size_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {
+  const size_t n = std::min(a.size(), b.size());
+  return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + static_cast<std::ptrdiff_t>(n), b.begin()).first -
+                             a.begin());
+}
+
+}  // namespace
+
+struct PrefixCache::Node {
+  Node* parent = nullptr;   // null: a root
+  Children::iterator self;  // in the parent's children; not of a root
+  PageId page = kNoPage;
+  uint64_t last_use = 0;
+  uint64_t hash = 0;    // of all tokens up to here, and of the root's name
+  std::string name;     // of a root
+  int64_t entered = 0;  // of a root: cursors
+  Children children;    // no key is the beginning of another; a key of less than a page is a leaf
+};
+
+std::string_view Name(MissReason reason) {
+  switch (reason) {
+    case MissReason::kNone: return "none";
+    case MissReason::kNew: return "new";
+    case MissReason::kDiverged: return "diverged";
+    case MissReason::kEvicted: return "evicted";
+  }
+  return "?";
+}
+
+bool PrefixCache::Less::operator()(std::span<const TokenId> a, std::span<const TokenId> b) const {
+  return std::lexicographical_compare(a.begin(), a.end(), b.begin(), b.end());
+}
+
+PrefixCache::PrefixCache(PagePool* pool, int32_t page_tokens, int64_t max_pages)
+    : pool_(pool), page_tokens_(page_tokens), max_pages_(max_pages) {
+  RIDGE_CHECK(pool != nullptr && page_tokens >= 1 && max_pages >= 0);
+}
+
+PrefixCache::~PrefixCache() {
+  // Leaf by leaf: a tree as deep as a context is long must not be destroyed by recursion.
+  while (!leaves_.empty()) RemoveLeaf(leaves_.begin()->second);
+}
+
+PrefixCache::Cursor PrefixCache::Enter(std::string_view root) {
+  auto at = roots_.find(root);
+  if (at == roots_.end()) {
+    auto node = std::make_unique<Node>();
+    node->name = std::string(root);
+    node->hash = Mix(0, std::hash<std::string_view>()(root));
+    at = roots_.emplace(node->name, std::move(node)).first;
+  }
+  at->second->entered++;
+  return {at->second.get(), at->second.get(), 0};
+}
+
+void PrefixCache::Leave(Cursor& cursor, bool ephemeral) {
+  Node* root = std::exchange(cursor, {}).root;
+  if (root == nullptr || --root->entered > 0) return;
+  if (ephemeral) {
+    std::vector<Node*> down = {root};  // parents before children
+    for (size_t i = 0; i < down.size(); i++) {
+      for (const auto& [tokens, child] : down[i]->children) down.push_back(child.get());
+    }
+    root->entered = 1;  // stays until the loop is done
+    for (size_t i = down.size(); i-- > 1;) RemoveLeaf(down[i]);
+    root->entered = 0;
+  }
+  ForgetRoot(root);
+}
+
+void PrefixCache::ForgetRoot(Node* root) {
+  if (root->entered == 0 && root->children.empty()) roots_.erase(roots_.find(root->name));
+}
+
+std::span<const TokenId> PrefixCache::PageOf(std::span<const TokenId> tokens, int64_t page) const {
+  const size_t begin = static_cast<size_t>(page * page_tokens_);
+  return tokens.subspan(begin, std::min(static_cast<size_t>(page_tokens_), tokens.size() - begin));
+}
+
+int64_t PrefixCache::Extend(Cursor& cursor, std::span<const TokenId> tokens, int64_t limit, PageTable& table) {
+  RIDGE_CHECK(static_cast<int64_t>(table.pages().size()) == cursor.pages);
+  int64_t taken = 0;
+  for (; (cursor.pages + 1) * page_tokens_ <= limit; taken++) {
+    const auto at = cursor.node->children.find(PageOf(tokens, cursor.pages));
+    if (at == cursor.node->children.end()) break;
+    cursor.node = at->second.get();
+    cursor.pages++;
+    Stamp(cursor.node);
+    table.AdoptNext(cursor.node->page);
+  }
+  return taken;
+}
+
+PrefixCache::Partial PrefixCache::FindPartial(const Cursor& cursor, std::span<const TokenId> tokens,
+                                              int64_t limit) const {
+  tokens = tokens.first(static_cast<size_t>(limit));
+  if (static_cast<int64_t>(tokens.size()) <= cursor.pages * page_tokens_) return {};
+  const std::span<const TokenId> wanted = PageOf(tokens, cursor.pages);
+  const Children& children = cursor.node->children;
+  Partial best;
+  // In order of tokens the longest common beginning is with a neighbour.
+  auto at = children.lower_bound(wanted);
+  for (int i = 0; i < 2; i++) {
+    if (at != children.end()) {
+      const int64_t common = static_cast<int64_t>(CommonPrefix(at->first, wanted));
+      if (common > best.tokens) best = {at->second->page, common};
+    }
+    if (at == children.begin()) break;
+    --at;
+  }
+  return best;
+}
+
+MissReason PrefixCache::Explain(const Cursor& cursor, std::span<const TokenId> tokens, int64_t found,
+                                int64_t limit) const {
+  tokens = tokens.first(static_cast<size_t>(limit));
+  const int64_t begin = cursor.pages * page_tokens_;
+  if (begin + found >= limit) return MissReason::kNone;
+  const std::span<const TokenId> wanted = PageOf(tokens, cursor.pages);
+  uint64_t hash = cursor.node->hash;
+  for (size_t i = 0; i < wanted.size(); i++) {
+    hash = Mix(hash, static_cast<uint64_t>(wanted[i]));
+    if (static_cast<int64_t>(i) >= found && ghosts_.contains(hash)) return MissReason::kEvicted;
+  }
+  // Does anything that begins with the tokens found go on?
+  const auto at = cursor.node->children.lower_bound(wanted.first(static_cast<size_t>(found)));
+  if (at == cursor.node->children.end()) return MissReason::kNew;
+  const bool same = CommonPrefix(at->first, wanted) >= static_cast<size_t>(found);
+  return same && at->first.size() > static_cast<size_t>(found) ? MissReason::kDiverged : MissReason::kNew;
+}
+
+void PrefixCache::Stamp(Node* node) {
+  if (node->children.empty()) {
+    leaves_.erase(node->last_use);
+    leaves_.emplace(clock_ + 1, node);
+  }
+  node->last_use = ++clock_;
+}
+
+void PrefixCache::Touch(const Cursor& cursor) {
+  for (Node* node = cursor.node; node != nullptr && node->parent != nullptr; node = node->parent) Stamp(node);
+}
+
+bool PrefixCache::MakeRoom() {
+  if (pages_ < max_pages_ || Evict(1) == 1) return true;
+  refused_pages_++;
+  return false;
+}
+
+PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const TokenId> tokens, PageId page) {
+  auto node = std::make_unique<Node>();
+  Node* raw = node.get();
+  raw->parent = parent;
+  raw->page = page;
+  raw->hash = parent->hash;
+  for (const TokenId token : tokens) raw->hash = Mix(raw->hash, static_cast<uint64_t>(token));
+  if (parent->parent != nullptr && parent->children.empty()) leaves_.erase(parent->last_use);
+  raw->self = parent->children.emplace(Tokens(tokens.begin(), tokens.end()), std::move(node)).first;
+  raw->last_use = ++clock_;
+  leaves_.emplace(raw->last_use, raw);
+  pool_->AddRef(page);
+  pool_->SetCached(page, true);
+  pages_++;
+  return raw;
+}
+
+void PrefixCache::RemoveLeaf(Node* leaf) {
+  leaves_.erase(leaf->last_use);
+  pool_->SetCached(leaf->page, false);
+  pool_->Release(leaf->page);
+  pages_--;
+  Node* parent = leaf->parent;
+  parent->children.erase(leaf->self);
+  if (!parent->children.empty()) return;
+  if (parent->parent == nullptr)
+    ForgetRoot(parent);
+  else
+    leaves_.emplace(parent->last_use, parent);
+}
+
+// A page filled in part goes when one that begins the same way and holds more comes.
+void PrefixCache::DropPrefixOf(Node* parent, std::span<const TokenId> tokens) {
+  auto at = parent->children.lower_bound(tokens);
+  if (at == parent->children.begin()) return;
+  --at;
+  if (at->first.size() < tokens.size() && CommonPrefix(at->first, tokens) == at->first.size())
+    RemoveLeaf(at->second.get());
+}
+
+bool PrefixCache::Insert(Cursor& cursor, std::span<const TokenId> tokens, PageTable& table) {
+  while ((cursor.pages + 1) * page_tokens_ <= static_cast<int64_t>(tokens.size())) {
+    const std::span<const TokenId> page_tokens = PageOf(tokens, cursor.pages);
+    const size_t i = static_cast<size_t>(cursor.pages);
+    const auto at = cursor.node->children.find(page_tokens);
+    Node* next = nullptr;
+    if (at != cursor.node->children.end()) {
+      next = at->second.get();
+      Stamp(next);
+      if (table.pages()[i] != next->page) table.Replace(i, next->page);
+    } else {
+      if (!MakeRoom()) return false;
+      DropPrefixOf(cursor.node, page_tokens);
+      next = AddChild(cursor.node, page_tokens, table.pages()[i]);
+    }
+    cursor.node = next;
+    cursor.pages++;
+  }
+  return true;
+}
+
+bool PrefixCache::InsertPartial(const Cursor& cursor, std::span<const TokenId> tokens, const PageTable& table) {
+  const std::span<const TokenId> page_tokens = PageOf(tokens, cursor.pages);
+  RIDGE_CHECK(page_tokens.size() < static_cast<size_t>(page_tokens_));
+  if (page_tokens.empty()) return true;
+  const auto covers = [&] {
+    const auto at = cursor.node->children.lower_bound(page_tokens);
+    return at != cursor.node->children.end() && CommonPrefix(at->first, page_tokens) == page_tokens.size();
+  };
+  if (covers()) return true;
+  if (!MakeRoom()) return false;
+  DropPrefixOf(cursor.node, page_tokens);
+  AddChild(cursor.node, page_tokens, table.pages()[static_cast<size_t>(cursor.pages)]);
+  return true;
+}
+
+int64_t PrefixCache::Evict(int64_t n) {
+  int64_t freed = 0;
+  const uint64_t begin = clock_;
+  while (freed < n && !leaves_.empty() && leaves_.begin()->first <= begin) {
+    Node* leaf = leaves_.begin()->second;
+    if (pool_->references(leaf->page) > 1) {
+      Stamp(leaf);  // in use: as recent as can be
+      continue;
+    }
+    if (ghosts_[leaf->hash]++ == 0) ghost_order_.push_back(leaf->hash);
+    if (ghost_order_.size() > kGhosts) {
+      ghosts_.erase(ghost_order_.front());
+      ghost_order_.pop_front();
+    }
+    RemoveLeaf(leaf);
+    evicted_pages_++;
+    freed++;
+  }
+  return freed;
+}
+
+std::vector<PageId> PrefixCache::AllPages() const {
+  std::vector<const Node*> nodes;
+  for (const auto& [name, root] : roots_) nodes.push_back(root.get());
+  std::vector<PageId> pages;
+  for (size_t i = 0; i < nodes.size(); i++) {
+    if (nodes[i]->parent != nullptr) pages.push_back(nodes[i]->page);
+    for (const auto& [tokens, child] : nodes[i]->children) nodes.push_back(child.get());
+  }
+  return pages;
+}
+
+Status PrefixCache::CheckIntegrity() const {
+  const auto broken = [](const char* what) -> Status {
+    return Fail(Code::kInternal, "the prefix cache is inconsistent").Found(what);
+  };
+  std::vector<const Node*> nodes;
+  for (const auto& [name, root] : roots_) {
+    if (root->entered == 0 && root->children.empty()) return broken("a root without pages that nobody has entered");
+    nodes.push_back(root.get());
+  }
+  int64_t pages = 0;
+  size_t leaves = 0;
+  for (size_t i = 0; i < nodes.size(); i++) {
+    const Node* node = nodes[i];
+    if (node->parent != nullptr) {
+      pages++;
+      const Tokens& tokens = node->self->first;
+      if (tokens.empty() || tokens.size() > static_cast<size_t>(page_tokens_)) return broken("a page of a wrong size");
+      if (!node->children.empty() && tokens.size() != static_cast<size_t>(page_tokens_))
+        return broken("a page filled in part with pages behind it");
+      if (pool_->references(node->page) < 1) return broken("a free page");
+      // Of a sequence's pages either all up to one are the tree's, or none.
+      if (node->parent->parent != nullptr && pool_->references(node->page) > 1 &&
+          pool_->references(node->parent->page) == 1)
+        return broken("a page in use behind one that is not");
+      if (node->children.empty()) {
+        leaves++;
+        const auto at = leaves_.find(node->last_use);
+        if (at == leaves_.end() || at->second != node) return broken("a leaf that cannot be given up");
+      }
+    }
+    const Tokens* last = nullptr;
+    for (const auto& [tokens, child] : node->children) {
+      if (child->parent != node) return broken("a child of another parent");
+      if (last != nullptr && CommonPrefix(*last, tokens) == last->size()) return broken("a page that another contains");
+      last = &tokens;
+      nodes.push_back(child.get());
+    }
+  }
+  if (pages != pages_) return broken("another number of pages than counted");
+  if (pages > max_pages_) return broken("more pages than the limit");
+  if (leaves != leaves_.size()) return broken("another number of leaves than counted");
+  return {};
+}
+
+}  // namespace ridge::cache

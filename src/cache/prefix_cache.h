@@ -1,0 +1,125 @@
+// PrefixCache: the pages of finished and running sequences, found again by the tokens they hold. A tree: each node is one page, and the path to it
+// spells its tokens; pages at the end of a sequence may be filled in part.
+//
+//   PrefixCache::Cursor at = cache.Enter("salt");                      // a sequence goes along the tree ...
+//   cache.Extend(at, tokens, tokens.size() - 1, table);                // ... takes over what is cached ...
+//   cache.Insert(at, tokens, table);                                   // ... and leaves what it computed; then cache.Leave(at)
+//
+// Page contents are a function of the tokens before them (docs/numerics.md), so it makes no difference who computed a page: a sequence that computed
+// one that is there already swaps its own for it. So whoever uses a page uses all pages before it, and pages that only the cache holds can always
+// be given up from the leaves on.
+// Guarantees: holds one reference per node, at most max_pages of them at every moment. Gives up the page whose path was used least recently, and
+// never one that a sequence holds. Nothing is shared between roots. A call costs the pages it walks over, times the logarithm of the branches.
+// Deterministic. Engine thread only; pool and cache outlive the tables and cursors.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "base/token_id.h"
+#include "cache/page_pool.h"
+#include "cache/page_table.h"
+
+namespace ridge::cache {
+
+// Why the next token of a sequence was not in the cache.
+enum class MissReason {
+  kNone,      // all that may be reused was
+  kNew,       // what is cached ends here: these tokens were never seen
+  kDiverged,  // other tokens follow here
+  kEvicted,   // it was cached and had to make room
+};
+std::string_view Name(MissReason reason);  // "none", "new", "diverged", "evicted"
+
+class PrefixCache {
+ public:
+  struct Node;
+
+  // Where a sequence stands: its first `pages` pages are those of the path to `node`. Copied freely; belongs to one Enter.
+  struct Cursor {
+    Node* root = nullptr;  // null: the sequence takes no part
+    Node* node = nullptr;
+    int64_t pages = 0;
+  };
+
+  struct Partial {
+    PageId page = kNoPage;  // its first `tokens` tokens are the wanted ones: to be copied, never written
+    int64_t tokens = 0;
+  };
+
+  // pool is borrowed. page_tokens >= 1, max_pages >= 0.
+  PrefixCache(PagePool* pool, int32_t page_tokens, int64_t max_pages);
+  ~PrefixCache();
+  PrefixCache(const PrefixCache&) = delete;
+  PrefixCache& operator=(const PrefixCache&) = delete;
+
+  // The beginning of a root; kept as long as someone has entered it or pages are in it.
+  Cursor Enter(std::string_view root);
+  // ephemeral: when the last one leaves, the pages of the root go too.
+  void Leave(Cursor& cursor, bool ephemeral = false);
+
+  // Takes over the cached pages that hold tokens[cursor.pages * page_tokens ...), up to token `limit`: the table holds them too. The table has
+  // cursor.pages pages. Returns how many.
+  int64_t Extend(Cursor& cursor, std::span<const TokenId> tokens, int64_t limit, PageTable& table);
+  // The page that holds most of the tokens that follow the cursor, at most up to token `limit`.
+  Partial FindPartial(const Cursor& cursor, std::span<const TokenId> tokens, int64_t limit) const;
+  // Why no more than `found` tokens of tokens[0, limit) were there, found counted from the cursor's page on.
+  MissReason Explain(const Cursor& cursor, std::span<const TokenId> tokens, int64_t found, int64_t limit) const;
+
+  // Keeps the full pages of the table up to `tokens`, all of which are computed. False: the limit of pages allows no more now.
+  bool Insert(Cursor& cursor, std::span<const TokenId> tokens, PageTable& table);
+  // Keeps also the page behind the cursor, of which tokens.size() - cursor.pages * page_tokens tokens are computed. The table may not write it again.
+  bool InsertPartial(const Cursor& cursor, std::span<const TokenId> tokens, const PageTable& table);
+  // The whole path was used now.
+  void Touch(const Cursor& cursor);
+
+  // Gives up at most n pages that no sequence holds, the least recently used first. Returns how many; less than n: there are no more.
+  int64_t Evict(int64_t n);
+
+  int64_t pages() const { return pages_; }
+  int64_t max_pages() const { return max_pages_; }
+  uint64_t evicted_pages() const { return evicted_pages_; }
+  uint64_t refused_pages() const { return refused_pages_; }  // not kept because of the limit
+  std::vector<PageId> AllPages() const;                      // one per node
+
+  // Proves the guarantees in time linear in the nodes. Errors: kInternal.
+  Status CheckIntegrity() const;
+
+ private:
+  using Tokens = std::vector<TokenId>;
+  struct Less {
+    using is_transparent = void;
+    bool operator()(std::span<const TokenId> a, std::span<const TokenId> b) const;
+  };
+  using Children = std::map<Tokens, std::unique_ptr<Node>, Less>;
+
+  bool MakeRoom();
+  Node* AddChild(Node* parent, std::span<const TokenId> tokens, PageId page);
+  void RemoveLeaf(Node* leaf);
+  void DropPrefixOf(Node* parent, std::span<const TokenId> tokens);
+  void Stamp(Node* node);
+  void ForgetRoot(Node* root);
+  std::span<const TokenId> PageOf(std::span<const TokenId> tokens, int64_t page) const;
+
+  PagePool* pool_;
+  int32_t page_tokens_;
+  int64_t max_pages_;
+  std::map<std::string, std::unique_ptr<Node>, std::less<>> roots_;
+  std::map<uint64_t, Node*> leaves_;  // by last use, which is unique
+  uint64_t clock_ = 0;
+  int64_t pages_ = 0;
+  uint64_t evicted_pages_ = 0, refused_pages_ = 0;
+  // Path hashes of the pages given up latest, to explain misses.
+  std::deque<uint64_t> ghost_order_;
+  std::unordered_map<uint64_t, int> ghosts_;
+};
+
+}  // namespace ridge::cache
