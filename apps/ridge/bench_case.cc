@@ -40,6 +40,7 @@ Result<double> BenchCase::Seconds(int64_t prompt, int64_t gen) {
 
 Status BenchCase::WarmUp(bool skip) {
   RIDGE_RETURN_IF_ERROR(subject_.Prompt(test_.depth));
+  subject_.Keep();
   std::vector<double> times;
   while (!skip && times.size() < kMostWarmUps && !lab::IsSteady(times, kSteady)) {
     RIDGE_ASSIGN_OR_RETURN(const double seconds, Seconds(std::min(test_.prompt, runtime_->chunk_tokens()),

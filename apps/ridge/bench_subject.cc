@@ -11,7 +11,12 @@ Result<BenchSubject> BenchSubject::Create(const service::Runtime& runtime, int64
   backend::StateOptions options = runtime.state_options();
   s.pages_per_sequence_ = (tokens + options.page_tokens - 1) / options.page_tokens;
   options.n_pages = sequences * s.pages_per_sequence_;
+  options.n_slots = 2 * sequences;  // each sequence, and what Keep keeps of it
   RIDGE_ASSIGN_OR_RETURN(s.state_, s.program_->NewState(options));
+  if (s.state_->slot_bytes() > 0) {
+    s.slots_.resize(static_cast<size_t>(sequences));
+    std::iota(s.slots_.begin(), s.slots_.end(), 0);
+  }
   s.table_.resize(static_cast<size_t>(options.n_pages));
   std::iota(s.table_.begin(), s.table_.end(), 0);
   s.logits_.resize(static_cast<size_t>(sequences * s.vocab_));
@@ -29,12 +34,24 @@ void BenchSubject::Append(int64_t sequence, int64_t position, int64_t n) {
   logit_rows_.push_back(static_cast<int32_t>(tokens_.size() - 1));
 }
 
-Status BenchSubject::Run(std::span<const int32_t> table, bool logits) {
+void BenchSubject::Keep() {
+  for (const int32_t slot : slots_) state_->CopySlot(slot, slot + static_cast<int32_t>(sequences_));
+}
+
+void BenchSubject::Rewind(int64_t position) {
+  position_ = position;
+  for (const int32_t slot : slots_) {
+    if (position > 0) state_->CopySlot(slot + static_cast<int32_t>(sequences_), slot);
+  }
+}
+
+Status BenchSubject::Run(std::span<const int32_t> table, std::span<const int32_t> slots, bool logits) {
   const Status done = program_->Run({.tokens = tokens_,
                                      .positions = positions_,
                                      .seq_start = seq_start_,
                                      .page_table = table,
-                                     .logit_rows = std::span(logit_rows_).first(logits ? logit_rows_.size() : 0)},
+                                     .logit_rows = std::span(logit_rows_).first(logits ? logit_rows_.size() : 0),
+                                     .state_slots = slots},
                                     *state_, logits_);
   tokens_.clear();
   positions_.clear();
@@ -52,7 +69,9 @@ Status BenchSubject::Prompt(int64_t n) {
       done += step;
       const std::span<const int32_t> pages = std::span<const int32_t>(table_).subspan(
           static_cast<size_t>(s * pages_per_sequence_), static_cast<size_t>(pages_per_sequence_));
-      RIDGE_RETURN_IF_ERROR(Run(pages, done == n));
+      const auto slot =
+          std::span<const int32_t>(slots_).subspan(slots_.empty() ? 0 : static_cast<size_t>(s), slots_.empty() ? 0 : 1);
+      RIDGE_RETURN_IF_ERROR(Run(pages, slot, done == n));
     }
   }
   position_ += n;
@@ -81,7 +100,7 @@ Status BenchSubject::Generate(int64_t n) {
     seq_start_.assign(1, 0);
     for (int64_t s = 0; s < sequences_; s++) Append(s, position_, 1);
     if (!picked_.empty()) tokens_ = picked_;
-    RIDGE_RETURN_IF_ERROR(Run(table_, true));
+    RIDGE_RETURN_IF_ERROR(Run(table_, slots_, true));
     if (sampler_) RIDGE_RETURN_IF_ERROR(Sample());
   }
   return {};
@@ -96,9 +115,9 @@ lab::Work StepWork(const service::Runtime& runtime, double tokens, double logits
 
 double StepReadBytes(const service::Runtime& runtime, double sequences, double context) {
   lab::Work work = StepWork(runtime, sequences, sequences, context);
-  // Weights are read once a step, the KV once for each sequence; a step of one token reads it once.
+  // Weights are read once a step, the KV and the state of recurrent layers once for each sequence; a step of one token reads them once.
   const double kv = StepWork(runtime, 1, 1, context).other_bytes - StepWork(runtime, 1, 1, 0).other_bytes;
-  work.other_bytes += (sequences - 1) * kv;
+  work.other_bytes += (sequences - 1) * (kv + static_cast<double>(runtime.model().StateBytes()));
   return lab::LayoutBytes(work);
 }
 

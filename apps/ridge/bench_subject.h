@@ -25,8 +25,9 @@ class BenchSubject {
 
   // From now on Generate picks each token with a sampler (its defaults: temperature, top-k, top-p, …) and goes on with that token.
   Status AddSampler();
-  // All sequences go on from here; what lies behind stays in the KV.
-  void Rewind(int64_t position) { position_ = position; }
+  // All sequences go on from here, which is 0 or where Keep was called last; what lies behind stays in the KV.
+  void Rewind(int64_t position);
+  void Keep();  // recurrent state, which knows no way back
   // n more prompt tokens of each sequence; only the last of each gives logits. Chunks hold tokens of one sequence.
   Status Prompt(int64_t n);
   // n tokens of each sequence, one step for all at a time.
@@ -40,14 +41,14 @@ class BenchSubject {
         sequences_(sequences) {}
   void Append(int64_t sequence, int64_t position, int64_t n);
   Status Sample();
-  Status Run(std::span<const int32_t> table, bool logits);
+  Status Run(std::span<const int32_t> table, std::span<const int32_t> slots, bool logits);
 
   backend::Program* program_;
   std::unique_ptr<backend::StateStore> state_;
   std::optional<sampling::Sampler> sampler_;
   std::vector<TokenId> picked_;  // [sequences] by the sampler in the latest step
   int64_t vocab_, chunk_, sequences_, position_ = 0, pages_per_sequence_ = 0;
-  std::vector<int32_t> tokens_, positions_, seq_start_, logit_rows_, table_;
+  std::vector<int32_t> tokens_, positions_, seq_start_, logit_rows_, table_, slots_;
   std::vector<float> logits_;
 };
 

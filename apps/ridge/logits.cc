@@ -54,6 +54,7 @@ Status Logits(const Options& o, Output& out) {
   state_options.n_pages =
       (static_cast<int64_t>(ids.size()) + state_options.page_tokens - 1) / state_options.page_tokens;
   RIDGE_ASSIGN_OR_RETURN(const auto state, program.NewState(state_options));
+  const bool recurrent = state->slot_bytes() > 0;
   std::vector<int32_t> pages(static_cast<size_t>(state_options.n_pages)), positions(ids.size());
   std::iota(pages.begin(), pages.end(), 0);
   std::iota(positions.begin(), positions.end(), 0);
@@ -76,14 +77,15 @@ Status Logits(const Options& o, Output& out) {
   std::vector<float> logits(std::min(chunk, ids.size()) * n_vocab);
   for (size_t at = 0; at < ids.size(); at += chunk) {
     const size_t n = std::min(ids.size() - at, chunk);
-    const int32_t seq_start[] = {0, static_cast<int32_t>(n)};
+    const int32_t seq_start[] = {0, static_cast<int32_t>(n)}, slots[] = {0};
     std::vector<int32_t> rows(n);
     std::iota(rows.begin(), rows.end(), 0);
     RIDGE_RETURN_IF_ERROR(program.Run({.tokens = std::span(ids).subspan(at, n),
                                        .positions = std::span(positions).subspan(at, n),
                                        .seq_start = seq_start,
                                        .page_table = pages,
-                                       .logit_rows = rows},
+                                       .logit_rows = rows,
+                                       .state_slots = std::span(slots).first(recurrent ? 1 : 0)},
                                       *state, logits));
     const auto bytes = std::as_bytes(std::span(logits).first(n * n_vocab));
     XXH3_64bits_update(hash.get(), bytes.data(), bytes.size());

@@ -158,6 +158,7 @@ Json ConfigJson(const service::Runtime& runtime) {
           {"type_v", std::string(backend::Name(state.v_type))},
           {"kv_bytes_per_token",
            runtime.model().KvBytesPerToken(backend::ValueBytes(state.k_type), backend::ValueBytes(state.v_type))},
+          {"state_bytes_per_sequence", runtime.model().StateBytes()},
           {"flash_attn", state.flash_attention ? "on" : "off"},
           {"flash_attn_reason",
            state.flash_attention ? "scores are softmaxed split by split, which are combined in order"

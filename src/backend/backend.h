@@ -61,9 +61,10 @@ struct StateOptions {
   KvType k_type = KvType::kF16, v_type = KvType::kF16;
   // Off: all scores of a row are computed before one softmax, instead of split by split. An experiment variable; other bits.
   bool flash_attention = true;
+  int64_t n_slots = 1;  // of recurrent state: sequences and checkpoints; nothing where the model has no recurrent layer
 };
 
-// KV pages of all layers. The engine owns it; page ids come from cache::PagePool.
+// KV pages of all layers, and slots for the state of recurrent layers. The engine owns it; page ids come from cache::PagePool.
 class StateStore {
  public:
   virtual ~StateStore() = default;
@@ -71,6 +72,14 @@ class StateStore {
   virtual size_t size_bytes() const = 0;
   // Page `to` becomes what page `from` is. Not while a step runs.
   virtual void CopyPage(int32_t from, int32_t to) = 0;
+
+  // A slot holds what all recurrent layers keep of one sequence. 0 where the model has none; then there are no slots to name.
+  virtual size_t slot_bytes() const { return 0; }
+  // Tokens of its sequence that a slot has seen; a step goes on from there, or from 0, which empties the slot first.
+  virtual int64_t slot_tokens(int32_t /*slot*/) const { return 0; }
+  virtual void ClearSlot(int32_t /*slot*/) {}
+  // A checkpoint, or the way back to one: `to` becomes what `from` is. Slots are those of 0 .. n_slots.
+  virtual void CopySlot(int32_t /*from*/, int32_t /*to*/) {}
 };
 
 // One step, flattened over its sequences. All spans are borrowed for the call.
@@ -80,6 +89,9 @@ struct Step {
   std::span<const int32_t> seq_start;   // [S + 1], rows of sequence s: seq_start[s] .. seq_start[s + 1]
   std::span<const int32_t> page_table;  // [S, P] page ids, P = page_table.size() / S
   std::span<const int32_t> logit_rows;  // [R] increasing rows of the step
+  // [S] the slot of each sequence, all different; empty where the model has no recurrent layer. The tokens of a sequence follow each other, and
+  // the first is the one after those that the slot has seen, or position 0.
+  std::span<const int32_t> state_slots = {};
 };
 
 // How one kind of op is executed, for plans and ledgers.
@@ -105,7 +117,8 @@ class Program {
  public:
   virtual ~Program() = default;
   virtual Result<std::unique_ptr<StateStore>> NewState(const StateOptions& options) = 0;
-  // logits [R, vocab]. Errors: kInvalidArgument when the step exceeds what was compiled for or names a token or page that does not exist.
+  // logits [R, vocab]. Errors: kInvalidArgument when the step exceeds what was compiled for, names a token, page or slot that does not exist, or
+  // does not go on where a slot's sequence stands.
   virtual Status Run(const Step& step, StateStore& state, std::span<float> logits) = 0;
   virtual const std::vector<PlanEntry>& plan() const = 0;
   virtual LoadReport load_report() const { return {}; }

@@ -67,7 +67,9 @@ Result<std::unique_ptr<Engine>> Engine::Start(backend::Program* program, const E
         .Found(std::to_string(options.state.n_pages))
         .Expected(std::to_string(cache::PagePool::kMaxCapacityPages) + " at most");
   }
-  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<backend::StateStore> state, program->NewState(options.state));
+  backend::StateOptions state_options = options.state;
+  state_options.n_slots = options.max_running;
+  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<backend::StateStore> state, program->NewState(state_options));
   RIDGE_ASSIGN_OR_RETURN(cache::PagePool pool, cache::PagePool::Create(static_cast<int32_t>(options.state.n_pages)));
   std::unique_ptr<Engine> engine(new Engine(options, std::move(pool), std::move(state), program));
   try {
@@ -133,9 +135,10 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   return sequence;
 }
 
+// Pages alone do not bring a recurrent model to where they end, so its requests share nothing yet.
 // Equal salts of equal tenants share. Lengths go first, so that no salt spells another tenant's.
 std::optional<std::string> Engine::CacheRoot(const Request& request) const {
-  if (!options_.prefix_cache || !request.use_cache) return std::nullopt;
+  if (!options_.prefix_cache || !request.use_cache || state_->slot_bytes() > 0) return std::nullopt;
   return std::to_string(request.tenant.size()) + ":" + request.tenant + request.cache_salt;
 }
 
@@ -151,7 +154,7 @@ Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence
     }
     for (std::unique_ptr<Sequence>& sequence : sequences) {
       sequence->id = next_id_++;
-      if (sequences.size() > 1 &&
+      if (sequences.size() > 1 && state_->slot_bytes() == 0 &&
           !sequence->cache_root) {  // the answers of a group share their prompt, with nobody else
         sequence->cache_root = "group:" + std::to_string(tickets.empty() ? sequence->id : tickets.front().id);
         sequence->ephemeral_root = true;

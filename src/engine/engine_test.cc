@@ -123,8 +123,11 @@ TEST(Engine, NoTokensAskedForComputesThePromptOnly) {
   EXPECT_EQ(program.steps, 2);
 }
 
-TEST(Engine, ManyAtOnceWithFewPagesAnswerAsEachAlone) {
-  FakeProgram program(kVocab);
+class ManyAtOnce : public ::testing::TestWithParam<bool> {};  // recurrent
+INSTANTIATE_TEST_SUITE_P(Engine, ManyAtOnce, ::testing::Bool());
+
+TEST_P(ManyAtOnce, WithFewPagesAnswerAsEachAlone) {
+  FakeProgram program(kVocab, GetParam());
   EngineOptions options = Options(4, 12, 4);  // four sequences of up to 30 tokens do not fit 48
   auto engine = Engine::Start(&program, options);
   std::vector<Ticket> tickets;

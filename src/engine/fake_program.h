@@ -2,6 +2,7 @@
 // wrong page, position or chunk gives another answer than Expected().
 //
 //   FakeProgram program(kVocab);
+//   FakeProgram recurrent(kVocab, /*recurrent=*/true);   // looks into the sequence's slot instead, which holds a hash of all tokens
 //   std::vector<TokenId> answer = FakeProgram::Expected(prompt, 10, kVocab);
 #pragma once
 
@@ -19,6 +20,19 @@ class FakeState : public backend::StateStore {
  public:
   explicit FakeState(const backend::StateOptions& options)
       : options_(options), slots(static_cast<size_t>(options.n_pages * options.page_tokens), -1) {}
+  struct Recurrent {
+    int64_t tokens = 0;
+    uint64_t hash = 0;
+  };
+  FakeState(const backend::StateOptions& options, bool recurrent) : FakeState(options) {
+    if (recurrent) states.resize(static_cast<size_t>(options.n_slots));
+  }
+  size_t slot_bytes() const override { return states.empty() ? 0 : sizeof(Recurrent); }
+  int64_t slot_tokens(int32_t slot) const override { return states.at(static_cast<size_t>(slot)).tokens; }
+  void ClearSlot(int32_t slot) override { states.at(static_cast<size_t>(slot)) = {}; }
+  void CopySlot(int32_t from, int32_t to) override {
+    states.at(static_cast<size_t>(to)) = states.at(static_cast<size_t>(from));
+  }
   const backend::StateOptions& options() const override { return options_; }
   size_t size_bytes() const override { return slots.size() * sizeof(TokenId); }
   void CopyPage(int32_t from, int32_t to) override {
@@ -32,13 +46,14 @@ class FakeState : public backend::StateStore {
   backend::StateOptions options_;
 
  public:
-  std::vector<TokenId> slots;  // [pages, page_tokens]
+  std::vector<TokenId> slots;     // [pages, page_tokens]
+  std::vector<Recurrent> states;  // by state slot
   int64_t copies = 0;
 };
 
 class FakeProgram : public backend::Program {
  public:
-  explicit FakeProgram(int64_t vocab) : vocab_(vocab) {}
+  explicit FakeProgram(int64_t vocab, bool recurrent = false) : vocab_(vocab), recurrent_(recurrent) {}
 
   // The greedy answer of n tokens.
   static std::vector<TokenId> Expected(std::vector<TokenId> tokens, size_t n, int64_t vocab) {
@@ -53,7 +68,7 @@ class FakeProgram : public backend::Program {
   }
 
   Result<std::unique_ptr<backend::StateStore>> NewState(const backend::StateOptions& options) override {
-    return std::make_unique<FakeState>(options);
+    return std::make_unique<FakeState>(options, recurrent_);
   }
 
   Status Run(const backend::Step& step, backend::StateStore& store, std::span<float> logits) override {
@@ -71,11 +86,22 @@ class FakeProgram : public backend::Program {
         const int32_t page = step.page_table[s * table + static_cast<size_t>(position / page_tokens)];
         return state.slots[static_cast<size_t>(page * page_tokens + position % page_tokens)];
       };
+      FakeState::Recurrent* recurrent =
+          recurrent_ ? &state.states.at(static_cast<size_t>(step.state_slots[s])) : nullptr;
+      const int64_t begin = step.positions[static_cast<size_t>(step.seq_start[s])];
+      if (recurrent_ && begin == 0) *recurrent = {.tokens = 0, .hash = kSeed};
+      if (recurrent_ && begin != recurrent->tokens)
+        return Fail(Code::kInternal, "the slot is not where the step begins");
       for (int32_t t = step.seq_start[s]; t < step.seq_start[s + 1]; t++) {
+        if (recurrent_) {
+          recurrent->hash = Mix(recurrent->hash, step.tokens[static_cast<size_t>(t)]);
+          recurrent->tokens++;
+        }
         slot(step.positions[static_cast<size_t>(t)]) = step.tokens[static_cast<size_t>(t)];
         if (row >= step.logit_rows.size() || step.logit_rows[row] != t) continue;
         uint64_t hash = kSeed;
         for (int64_t p = 0; p <= step.positions[static_cast<size_t>(t)]; p++) hash = Mix(hash, slot(p));
+        if (recurrent_ && hash != recurrent->hash) return Fail(Code::kInternal, "pages and slot tell different tokens");
         const auto out = logits.subspan(row++ * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_));
         std::fill(out.begin(), out.end(), 0.0f);
         out[hash % static_cast<uint64_t>(vocab_)] = 1.0f;
@@ -102,6 +128,7 @@ class FakeProgram : public backend::Program {
   }
 
   int64_t vocab_;
+  bool recurrent_;
   std::vector<backend::PlanEntry> plan_;
 };
 

@@ -12,6 +12,7 @@ void Runner::Flatten(const Plan& plan) {
   positions_.clear();
   seq_start_.assign(1, 0);
   logit_rows_.clear();
+  slots_.clear();
   size_t table = 0;  // P, the longest of all sequences
   for (const Chunk& chunk : plan.chunks) table = std::max(table, chunk.pages.size());
   page_table_.assign(table * plan.chunks.size(), 0);
@@ -21,6 +22,7 @@ void Runner::Flatten(const Plan& plan) {
     for (size_t i = 0; i < chunk.tokens.size(); i++)
       positions_.push_back(static_cast<int32_t>(chunk.begin) + static_cast<int32_t>(i));
     seq_start_.push_back(static_cast<int32_t>(tokens_.size()));
+    if (state_->slot_bytes() > 0) slots_.push_back(chunk.sequence->slot);
     if (chunk.logits) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
     std::copy(chunk.pages.begin(), chunk.pages.end(), page_table_.begin() + static_cast<std::ptrdiff_t>(s * table));
   }
@@ -34,7 +36,8 @@ Status Runner::Run(const Plan& plan) {
                         .positions = positions_,
                         .seq_start = seq_start_,
                         .page_table = page_table_,
-                        .logit_rows = logit_rows_},
+                        .logit_rows = logit_rows_,
+                        .state_slots = slots_},
                        *state_, std::span<float>(logits_).first(wanted));
 }
 

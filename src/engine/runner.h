@@ -33,7 +33,7 @@ class Runner {
   backend::StateStore* state_;
   int64_t vocab_;
   std::vector<float> logits_;  // [max_rows, vocab]
-  std::vector<int32_t> tokens_, positions_, seq_start_, page_table_, logit_rows_;
+  std::vector<int32_t> tokens_, positions_, seq_start_, page_table_, logit_rows_, slots_;
 };
 
 }  // namespace ridge::engine

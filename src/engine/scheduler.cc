@@ -12,6 +12,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
   RIDGE_CHECK(options.max_running >= 1 && options.step_tokens >= options.max_running && options.context_tokens >= 1 &&
               options.page_tokens >= 1);
   plan_.chunks.reserve(static_cast<size_t>(options.max_running));
+  for (int64_t slot = options.max_running; slot-- > 0;) free_slots_.push_back(static_cast<int32_t>(slot));
 }
 
 int64_t Scheduler::limit_tokens() const {
@@ -64,6 +65,8 @@ void Scheduler::Release(Sequence& sequence) {
   }
   sequence.pages->Clear();
   sequence.computed_tokens = 0;
+  if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
+  sequence.slot = -1;
 }
 
 // Takes over cached pages behind what is computed, as long as they are whole.
@@ -170,6 +173,8 @@ bool Scheduler::Admit() {
     Release(sequence);
     return false;
   }
+  sequence.slot = free_slots_.back();
+  free_slots_.pop_back();
   running_.push_back(std::move(waiting_.front()));
   waiting_.pop_front();
   if (CopyCached(sequence)) PlaceOrPreempt(sequence, std::min(sequence.pending(), options_.step_tokens - plan_.tokens));
@@ -242,7 +247,9 @@ Status Scheduler::CheckIntegrity() const {
   };
   std::vector<std::span<const cache::PageId>> holders;
   if (static_cast<int64_t>(running_.size()) > options_.max_running) return broken("more sequences run than may");
+  std::vector<int32_t> slots = free_slots_;
   for (const auto& sequence : running_) {
+    slots.push_back(sequence->slot);
     holders.push_back(sequence->pages->pages());
     if (sequence->computed_tokens > sequence->length()) return broken("more tokens computed than there are");
     if (sequence->pages->capacity_tokens() < sequence->computed_tokens) return broken("computed tokens without pages");
@@ -250,6 +257,11 @@ Status Scheduler::CheckIntegrity() const {
   for (const auto& sequence : waiting_) {
     if (sequence->computed_tokens != 0 || !sequence->pages->pages().empty())
       return broken("a waiting sequence holds pages");
+  }
+  std::sort(slots.begin(), slots.end());
+  if (static_cast<int64_t>(slots.size()) != options_.max_running) return broken("state slots are lost");
+  for (size_t i = 0; i < slots.size(); i++) {
+    if (slots[i] != static_cast<int32_t>(i)) return broken("a state slot is held twice");
   }
   RIDGE_RETURN_IF_ERROR(cache_.CheckIntegrity());
   const std::vector<cache::PageId> cached = cache_.AllPages();

@@ -10,7 +10,7 @@
 // Prompts: pages of a prefix that is cached are taken over, and of a page that fits in part a copy; what an older sequence is just computing is
 // waited for. The last token of a sequence is always computed.
 // Guarantees: first come, first served: nobody is admitted before an older one. The oldest sequence always gets on. A plan has at most step_tokens
-// tokens and max_running logit rows. Only the scheduler changes the pool. Engine thread only.
+// tokens and max_running logit rows. A running sequence has a state slot below max_running of its own. Only the scheduler changes the pool. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -103,6 +103,7 @@ class Scheduler {
   std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
   Plan plan_;
   std::vector<cache::PageCopy> copies_;
+  std::vector<int32_t> free_slots_;  // of recurrent state: max_running of them, whether the model has such state or not
   int64_t preemptions_ = 0;
 };
 

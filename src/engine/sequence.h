@@ -36,6 +36,7 @@ struct Sequence {
   bool ephemeral_root = false;            // the root's pages go with its last sequence
   std::optional<cache::PageTable> pages;  // set while the scheduler has the sequence
   cache::PrefixCache::Cursor cursor;      // the same
+  int32_t slot = -1;                      // of recurrent state, while it runs
   std::optional<CacheMiss> miss;          // set when it begins
   std::unique_ptr<Work> work;             // not known to the scheduler; null in its tests
 

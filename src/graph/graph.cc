@@ -21,6 +21,9 @@ std::string_view Name(OpKind kind) {
     case OpKind::kExperts: return "experts";
     case OpKind::kScale: return "scale";
     case OpKind::kSoftcap: return "softcap";
+    case OpKind::kSlice: return "slice";
+    case OpKind::kShortConv: return "short_conv";
+    case OpKind::kDeltaRule: return "delta_rule";
   }
   return "?";
 }
@@ -39,6 +42,11 @@ int32_t Graph::AddRope(RopeSpec spec) {
 int32_t Graph::AddKvLayer(KvLayer layer) {
   kv_layers_.push_back(layer);
   return static_cast<int32_t>(kv_layers_.size() - 1);
+}
+
+int32_t Graph::AddStateLayer(StateLayer layer) {
+  state_layers_.push_back(layer);
+  return static_cast<int32_t>(state_layers_.size() - 1);
 }
 
 ValueId Graph::Append(Op op, Rows rows, int64_t cols) {
@@ -154,6 +162,42 @@ ValueId Graph::Softcap(ValueId x, float cap) {
   return Append(std::move(op), value(x).rows, value(x).cols);
 }
 
+ValueId Graph::Slice(ValueId x, int64_t groups, int64_t first, int64_t cols) {
+  RIDGE_CHECK(value(x).cols % groups == 0 && first >= 0 && cols > 0 && first + cols <= value(x).cols / groups);
+  Op op{.kind = OpKind::kSlice};
+  op.in = {x};
+  op.groups = groups;
+  op.first = first;
+  return Append(std::move(op), value(x).rows, groups * cols);
+}
+
+ValueId Graph::ShortConv(ValueId x, WeightId taps, int32_t state) {
+  const StateLayer& layer = state_layers_[static_cast<size_t>(state)];
+  RIDGE_CHECK(value(x).rows == Rows::kTokens && value(x).cols == layer.channels);
+  RIDGE_CHECK(weight(taps).k() == layer.taps && weight(taps).n() == layer.channels);
+  Op op{.kind = OpKind::kShortConv};
+  op.in = {x};
+  op.weights = {taps};
+  op.state = state;
+  return Append(std::move(op), Rows::kTokens, layer.channels);
+}
+
+ValueId Graph::DeltaRule(ValueId qkv, ValueId alpha, ValueId beta, WeightId a, WeightId dt_bias, int64_t key_heads,
+                         float eps, int32_t state) {
+  const StateLayer& layer = state_layers_[static_cast<size_t>(state)];
+  RIDGE_CHECK(value(qkv).rows == Rows::kTokens && layer.heads % key_heads == 0);
+  RIDGE_CHECK(value(qkv).cols == 2 * key_heads * layer.key_dim + layer.heads * layer.value_dim);
+  RIDGE_CHECK(value(alpha).cols == layer.heads && value(beta).cols == layer.heads);
+  RIDGE_CHECK(weight(a).k() == layer.heads && weight(dt_bias).k() == layer.heads);
+  Op op{.kind = OpKind::kDeltaRule};
+  op.in = {qkv, alpha, beta};
+  op.weights = {a, dt_bias};
+  op.groups = key_heads;
+  op.scalar = eps;
+  op.state = state;
+  return Append(std::move(op), Rows::kTokens, layer.heads * layer.value_dim);
+}
+
 Cost& Cost::operator+=(const Cost& other) {
   bytes_read += other.bytes_read;
   bytes_written += other.bytes_written;
@@ -192,6 +236,19 @@ Cost CostOf(const Graph& graph, const Op& op, const Load& load) {
       }
       break;
     }
+    case OpKind::kShortConv: {
+      const StateLayer& s = graph.state_layers()[static_cast<size_t>(op.state)];
+      cost.bytes_read = bytes(weight(0)) + load.sequences * 4.0 * static_cast<double>(s.conv_floats());
+      cost.bytes_written = load.sequences * 4.0 * static_cast<double>(s.conv_floats());
+      cost.flops = rows * 2.0 * static_cast<double>(s.taps * s.channels);
+      break;
+    }
+    case OpKind::kDeltaRule: {
+      const StateLayer& s = graph.state_layers()[static_cast<size_t>(op.state)];
+      cost.bytes_read = cost.bytes_written = load.sequences * 4.0 * static_cast<double>(s.matrix_floats());
+      cost.flops = rows * 7.0 * static_cast<double>(s.matrix_floats());  // k S; decay, += and q S
+      break;
+    }
     case OpKind::kRmsNorm:
     case OpKind::kRope:
     case OpKind::kAdd:
@@ -199,6 +256,7 @@ Cost CostOf(const Graph& graph, const Op& op, const Load& load) {
     case OpKind::kSelectRows:
     case OpKind::kScale:
     case OpKind::kSoftcap:
+    case OpKind::kSlice:
       cost.flops = rows * static_cast<double>(graph.value(op.out).cols);  // in cache: no memory traffic is charged
       break;
   }

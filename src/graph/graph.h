@@ -54,11 +54,14 @@ enum class OpKind {
   kSelectRows,
   kExperts,
   kScale,
-  kSoftcap
+  kSoftcap,
+  kSlice,
+  kShortConv,
+  kDeltaRule
 };
 std::string_view Name(OpKind kind);
 
-enum class Activation { kSilu, kGeluTanh };
+enum class Activation { kSilu, kGeluTanh, kSigmoid };
 
 // Rotary position embedding of one kind of layer. angle(pos, i) = pos * inv_freq[i]; cos and sin are multiplied by `magnitude`.
 struct RopeSpec {
@@ -88,8 +91,10 @@ struct Op {
   ValueId out = kNone;  // kNone for kAppendKv
   std::vector<WeightId> weights;
   WeightId bias = kNone;
-  float scalar = 0;    // eps, scale or cap
-  int64_t groups = 1;  // kRmsNorm, kRope: heads that are treated one by one
+  float scalar = 0;       // eps, scale or cap
+  int64_t groups = 1;     // kRmsNorm, kRope, kSlice: heads that are treated one by one; kDeltaRule: heads of q and of k
+  int64_t first = 0;      // kSlice: column of each group
+  int32_t state = kNone;  // kShortConv, kDeltaRule: index into state_layers()
   Activation activation = Activation::kSilu;
   int32_t rope = kNone;  // index into ropes()
   AttentionSpec attention;
@@ -102,11 +107,20 @@ struct KvLayer {
   int64_t kv_heads, head_dim, window;
 };
 
+// What one recurrent layer keeps of a sequence, however long: the latest inputs of its convolution, and of each head a matrix. Float32.
+struct StateLayer {
+  int64_t taps = 0, channels = 0;                 // of the convolution, which keeps the latest taps - 1 tokens
+  int64_t heads = 0, key_dim = 0, value_dim = 0;  // of the matrices
+  int64_t conv_floats() const { return (taps - 1) * channels; }
+  int64_t matrix_floats() const { return heads * key_dim * value_dim; }
+};
+
 class Graph {
  public:
   WeightId AddWeight(Weight weight);
   int32_t AddRope(RopeSpec spec);
   int32_t AddKvLayer(KvLayer layer);
+  int32_t AddStateLayer(StateLayer layer);
 
   ValueId Embed(WeightId table, float scale);
   ValueId RmsNorm(ValueId x, WeightId weight, float eps, int64_t groups = 1);
@@ -120,6 +134,17 @@ class Graph {
   ValueId Experts(ValueId x, ValueId router_logits, WeightId gate, WeightId up, WeightId down, const ExpertSpec& spec);
   ValueId Scale(ValueId x, float factor);
   ValueId Softcap(ValueId x, float cap);
+  // Columns [first, first + cols) of each of `groups` equal parts of x.
+  ValueId Slice(ValueId x, int64_t groups, int64_t first, int64_t cols);
+  // silu(sum over tap j of weight[j] * x of the token taps - 1 - j before), channel by channel; before the first token x is 0. weight [taps, channels].
+  ValueId ShortConv(ValueId x, WeightId weight, int32_t state);
+  // The gated delta rule (Yang et al. 2024), per head with the matrix S [key_dim, value_dim], zero at first, and for each token
+  //   q, k: those of head h mod key_heads, scaled to length 1 (x / sqrt(sum x^2 + eps)); q also divided by sqrt(key_dim)
+  //   decay = exp(a * softplus(alpha + dt_bias)), beta' = 1 / (1 + exp(-beta)); a [heads] is negative
+  //   S = decay * S;  S += k (beta' * (v - k S))^T;  out = q S
+  // qkv: [2 * key_heads * key_dim + heads * value_dim], in that order; alpha, beta: [heads]. Result [heads * value_dim].
+  ValueId DeltaRule(ValueId qkv, ValueId alpha, ValueId beta, WeightId a, WeightId dt_bias, int64_t key_heads,
+                    float eps, int32_t state);
   void SetOutput(ValueId logits) { output_ = logits; }
   void SetLabel(std::string label) { label_ = std::move(label); }  // of the ops added from here on that have no weight
 
@@ -128,6 +153,7 @@ class Graph {
   const std::vector<Weight>& weights() const { return weights_; }
   const std::vector<RopeSpec>& ropes() const { return ropes_; }
   const std::vector<KvLayer>& kv_layers() const { return kv_layers_; }
+  const std::vector<StateLayer>& state_layers() const { return state_layers_; }
   const Value& value(ValueId id) const { return values_[static_cast<size_t>(id)]; }
   const Weight& weight(WeightId id) const { return weights_[static_cast<size_t>(id)]; }
   ValueId output() const { return output_; }
@@ -141,14 +167,16 @@ class Graph {
   std::vector<Weight> weights_;
   std::vector<RopeSpec> ropes_;
   std::vector<KvLayer> kv_layers_;
+  std::vector<StateLayer> state_layers_;
   ValueId output_ = kNone;
   std::string label_;
 };
 
 // What must be moved and computed for a step of `tokens` rows, `logits` of which give logits, each seeing `context` tokens of KV.
-// Weight bytes count once a step (of an expert bank, the experts touched at most), the embedding table by the rows read.
+// Weight bytes count once a step (of an expert bank, the experts touched at most), the embedding table by the rows read, the state of
+// recurrent layers once for each of `sequences`.
 struct Load {
-  double tokens = 1, logits = 1, context = 0, kv_bytes_per_value = 2;
+  double tokens = 1, logits = 1, context = 0, kv_bytes_per_value = 2, sequences = 1;
 };
 struct Cost {
   double bytes_read = 0, bytes_written = 0, flops = 0;

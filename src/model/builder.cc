@@ -176,10 +176,23 @@ graph::RopeSpec Builder::Rope(bool interleaved) {
 ValueId Builder::LogitRows(ValueId x, int64_t layer) { return layer + 1 == config_.layers ? graph_.SelectRows(x) : x; }
 
 ValueId Builder::SelfAttention(ValueId x, int64_t layer, const AttentionOptions& options) {
-  const int64_t heads = config_.heads[static_cast<size_t>(layer)],
-                kv_heads = config_.kv_heads[static_cast<size_t>(layer)], dim = config_.head_dim;
+  const int64_t heads = config_.heads[static_cast<size_t>(layer)], dim = config_.head_dim;
+  int64_t kv_heads = config_.kv_heads[static_cast<size_t>(layer)];
+  if (kv_heads == 0) {
+    Note(Fail(Code::kInvalidData, "a layer of attention has no KV heads")
+             .Where(Key("attention.head_count_kv") + " of layer " + std::to_string(layer))
+             .Found("0")
+             .Expected("at least 1")
+             .Take());
+    kv_heads = heads;
+  }
   graph_.SetLabel(Block(layer, "attn"));
-  ValueId q = Linear(x, Block(layer, "attn_q"), heads * dim);
+  ValueId q = Linear(x, Block(layer, "attn_q"), heads * dim * (options.output_gate ? 2 : 1));
+  ValueId gate = kNone;
+  if (options.output_gate) {
+    gate = graph_.Slice(q, heads, dim, dim);
+    q = graph_.Slice(q, heads, 0, dim);
+  }
   ValueId k = Linear(x, Block(layer, "attn_k"), kv_heads * dim);
   const ValueId v = Linear(x, Block(layer, "attn_v"), kv_heads * dim);
   if (options.qk_norm) {
@@ -194,9 +207,10 @@ ValueId Builder::SelfAttention(ValueId x, int64_t layer, const AttentionOptions&
   graph_.AppendKv(k, v, kv);
   const float scale =
       options.scale != 0 ? options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
-  const ValueId y = graph_.Attention(
+  ValueId y = graph_.Attention(
       q,
       {.layer = kv, .heads = heads, .kv_heads = kv_heads, .head_dim = dim, .scale = scale, .window = options.window});
+  if (options.output_gate) y = graph_.GatedAct(gate, y, graph::Activation::kSigmoid);
   return Linear(LogitRows(y, layer), Block(layer, "attn_output"), config_.width);
 }
 

@@ -62,6 +62,8 @@ class Builder {
     bool qk_norm = false;
     int64_t window = 0;
     float scale = 0;  // 0: 1 / sqrt(head_dim)
+    // attn_q has a gate behind each head's query; the result of attention is multiplied by the gate's sigmoid.
+    bool output_gate = false;
   };
   // Past the attention of the last layer only the rows that give logits are needed: those of x there, x itself in any other layer.
   graph::ValueId LogitRows(graph::ValueId x, int64_t layer);

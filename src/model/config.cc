@@ -22,16 +22,16 @@ Result<int64_t> Size(const gguf::Metadata& m, const std::string& key, std::optio
 }
 
 Result<std::vector<int64_t>> Sizes(const gguf::Metadata& m, const std::string& key, int64_t layers,
-                                   std::optional<uint64_t> fallback) {
+                                   std::optional<uint64_t> fallback, uint64_t least = 1) {
   RIDGE_ASSIGN_OR_RETURN(const std::vector<uint64_t> values,
                          m.GetPerLayer<uint64_t>(key, static_cast<size_t>(layers), fallback));
   std::vector<int64_t> sizes;
   for (uint64_t value : values) {
-    if (value < 1 || value > static_cast<uint64_t>(kMaxSize)) {
+    if (value < least || value > static_cast<uint64_t>(kMaxSize)) {
       return Fail(Code::kInvalidData, "metadata value is out of range")
           .Where(key)
           .Found(std::to_string(value))
-          .Expected("1 to " + std::to_string(kMaxSize));
+          .Expected(std::to_string(least) + " to " + std::to_string(kMaxSize));
     }
     sizes.push_back(static_cast<int64_t>(value));
   }
@@ -69,7 +69,7 @@ Result<Config> ReadConfig(const gguf::File& file, const std::string& architectur
   RIDGE_ASSIGN_OR_RETURN(c.heads, Sizes(m, key("attention.head_count"), c.layers, std::nullopt));
   c.kv_heads = c.heads;
   if (m.Find(key("attention.head_count_kv")) != nullptr) {
-    RIDGE_ASSIGN_OR_RETURN(c.kv_heads, Sizes(m, key("attention.head_count_kv"), c.layers, std::nullopt));
+    RIDGE_ASSIGN_OR_RETURN(c.kv_heads, Sizes(m, key("attention.head_count_kv"), c.layers, std::nullopt, 0));
   }
   RIDGE_ASSIGN_OR_RETURN(c.experts, Size(m, key("expert_count"), 0));
   RIDGE_ASSIGN_OR_RETURN(c.experts_used, Size(m, key("expert_used_count"), 0));
@@ -78,12 +78,23 @@ Result<Config> ReadConfig(const gguf::File& file, const std::string& architectur
   RIDGE_ASSIGN_OR_RETURN(c.expert_width, Size(m, key("expert_feed_forward_length"), c.ffn_width[0]));
   for (int64_t i = 0; i < c.layers; i++) {
     const int64_t heads = c.heads[static_cast<size_t>(i)], kv = c.kv_heads[static_cast<size_t>(i)];
-    if (heads % kv != 0) {
+    if (kv > 0 && heads % kv != 0) {
       return Fail(Code::kInvalidData, "heads are not a multiple of KV heads")
           .Where(key("attention.head_count_kv") + " of layer " + std::to_string(i))
           .Found(std::to_string(heads) + " heads, " + std::to_string(kv) + " KV heads");
     }
   }
+  RIDGE_ASSIGN_OR_RETURN(const uint64_t nextn, m.GetOr<uint64_t>(key("nextn_predict_layers"), 0));
+  if (nextn >= static_cast<uint64_t>(c.layers)) {
+    return Fail(Code::kInvalidData, "metadata value is out of range")
+        .Where(key("nextn_predict_layers"))
+        .Found(std::to_string(nextn))
+        .Expected("fewer than the " + std::to_string(c.layers) + " layers of the file");
+  }
+  c.unused_layers = static_cast<int64_t>(nextn);
+  c.layers -= c.unused_layers;
+  for (std::vector<int64_t>* sizes : {&c.heads, &c.kv_heads, &c.ffn_width})
+    sizes->resize(static_cast<size_t>(c.layers));
   RIDGE_ASSIGN_OR_RETURN(c.head_dim, Size(m, key("attention.key_length"), std::max<int64_t>(1, c.width / c.heads[0])));
   RIDGE_ASSIGN_OR_RETURN(const int64_t value_dim, Size(m, key("attention.value_length"), c.head_dim));
   if (value_dim != c.head_dim) {

@@ -44,6 +44,12 @@ double Model::KvBytesPerToken(double k_value_bytes, double v_value_bytes) const 
   return bytes;
 }
 
+int64_t Model::StateBytes() const {
+  int64_t floats = 0;
+  for (const graph::StateLayer& layer : graph_.state_layers()) floats += layer.conv_floats() + layer.matrix_floats();
+  return floats * static_cast<int64_t>(sizeof(float));
+}
+
 std::vector<std::string> Architectures() { return FamilyNames(); }
 
 }  // namespace ridge::model

@@ -21,13 +21,14 @@ namespace ridge::model {
 
 // What families have in common. Sizes in elements unless the name says otherwise.
 struct Config {
-  std::string architecture;  // "llama", "qwen2", ...
-  std::string name;          // general.name, may be empty
-  int64_t layers = 0;
+  std::string architecture;    // "llama", "qwen2", ...
+  std::string name;            // general.name, may be empty
+  int64_t layers = 0;          // that are run
+  int64_t unused_layers = 0;   // behind them in the file: they predict further tokens (nextn)
   int64_t context_tokens = 0;  // that the model was trained for
   int64_t width = 0;           // embedding length
   int64_t vocab = 0;
-  std::vector<int64_t> heads, kv_heads, ffn_width;  // per layer
+  std::vector<int64_t> heads, kv_heads, ffn_width;  // per layer; no KV heads: a recurrent layer
   int64_t head_dim = 0;                             // of K, and here of V too
   float norm_eps = 0;
   double rope_base = 10000;
@@ -46,6 +47,8 @@ class Model {
   int64_t parameters() const;
   // Bytes that the KV of one token takes at the given bytes per value, over all layers.
   double KvBytesPerToken(double k_value_bytes, double v_value_bytes) const;
+  // Bytes that recurrent layers keep of one sequence, however long it is; 0 where there are none.
+  int64_t StateBytes() const;
 
  private:
   explicit Model(gguf::File file) : file_(std::move(file)) {}

@@ -25,6 +25,43 @@ struct Recipe {
   std::map<std::string, std::vector<uint64_t>> tensors;  // all F32
 };
 
+Value Bools(std::vector<uint8_t> items) { return {gguf::ValueType::kArray, gguf::ValueType::kBool, std::move(items)}; }
+
+// A recurrent layer and one of attention, into a recipe that has what all families have.
+Recipe Small35(Recipe r) {
+  r.keys.at(".rope.dimension_count") = Value::U32(8);
+  r.keys.insert({{".ssm.conv_kernel", Value::U32(4)},
+                 {".ssm.state_size", Value::U32(16)},
+                 {".ssm.group_count", Value::U32(2)},
+                 {".ssm.time_step_rank", Value::U32(4)},
+                 {".ssm.inner_size", Value::U32(64)},
+                 {".full_attention_interval", Value::U32(2)}});
+  for (int i = 0; i < 2; i++) {
+    const std::string b = "blk." + std::to_string(i) + ".";
+    r.tensors.insert({{b + "attn_norm.weight", {64}},
+                      {b + "post_attention_norm.weight", {64}},
+                      {b + "ffn_gate.weight", {64, 96}},
+                      {b + "ffn_up.weight", {64, 96}},
+                      {b + "ffn_down.weight", {96, 64}}});
+  }
+  r.tensors.insert({{"blk.0.attn_qkv.weight", {64, 128}},
+                    {"blk.0.attn_gate.weight", {64, 64}},
+                    {"blk.0.ssm_alpha.weight", {64, 4}},
+                    {"blk.0.ssm_beta.weight", {64, 4}},
+                    {"blk.0.ssm_conv1d.weight", {4, 128}},
+                    {"blk.0.ssm_dt.bias", {4}},
+                    {"blk.0.ssm_a", {4}},
+                    {"blk.0.ssm_norm.weight", {16}},
+                    {"blk.0.ssm_out.weight", {64, 64}},
+                    {"blk.1.attn_q.weight", {64, 128}},
+                    {"blk.1.attn_k.weight", {64, 32}},
+                    {"blk.1.attn_v.weight", {64, 32}},
+                    {"blk.1.attn_q_norm.weight", {16}},
+                    {"blk.1.attn_k_norm.weight", {16}},
+                    {"blk.1.attn_output.weight", {64, 64}}});
+  return r;
+}
+
 // Two layers, 64 wide, 4 heads of 16, 2 KV heads, 50 tokens.
 Recipe Small(const std::string& architecture) {
   Recipe r{architecture, {}, {}};
@@ -42,6 +79,7 @@ Recipe Small(const std::string& architecture) {
             {".rope.scaling.type", Value::String("linear")},
             {".rope.scaling.factor", Value::F32(2)}};
   r.tensors = {{"token_embd.weight", {64, 50}}, {"output_norm.weight", {64}}, {"output.weight", {64, 50}}};
+  if (architecture == "qwen35") return Small35(std::move(r));
   const bool norms = architecture == "qwen3" || architecture == "qwen3moe" || architecture == "gemma3";
   for (int i = 0; i < 2; i++) {
     const std::string b = "blk." + std::to_string(i) + ".";
@@ -130,9 +168,12 @@ TEST_P(FamilyTest, LoadsAndUsesEveryTensor) {
   const auto model = Load(Small(GetParam()));
   ASSERT_TRUE(model) << model.error().Message();
   EXPECT_EQ((*model)->graph().vocab(), 50);
-  EXPECT_EQ((*model)->graph().kv_layers().size(), 2u);
+  const size_t recurrent = GetParam() == "qwen35" ? 1 : 0;
+  EXPECT_EQ((*model)->graph().state_layers().size(), recurrent);
+  EXPECT_EQ((*model)->graph().kv_layers().size(), 2 - recurrent);
   EXPECT_TRUE((*model)->unused().empty());
-  EXPECT_EQ((*model)->KvBytesPerToken(2, 2), 2 * 2 * 16 * 4);
+  EXPECT_EQ((*model)->KvBytesPerToken(2, 2), static_cast<double>((2 - recurrent) * 2 * 16 * 4));
+  EXPECT_EQ((*model)->StateBytes(), static_cast<int64_t>(recurrent) * 4 * (4 * 16 * 16 + 3 * 128));
 }
 
 TEST_P(FamilyTest, EveryMissingOrMisshapenTensorIsNamed) {
@@ -140,7 +181,8 @@ TEST_P(FamilyTest, EveryMissingOrMisshapenTensorIsNamed) {
   for (const auto& [name, shape] : good.tensors) {
     Recipe bad = good;
     bad.tensors.erase(name);
-    if (name == "output.weight" || name.ends_with(".bias")) {  // optional: tied to the token table, or none
+    if (name == "output.weight" || name.ends_with("q.bias") || name.ends_with("k.bias") ||
+        name.ends_with("v.bias")) {  // optional: tied to the token table, or none
       EXPECT_TRUE(Load(bad)) << name;
     } else {
       EXPECT_EQ(Refused(bad).where, name);
@@ -214,6 +256,39 @@ TEST(Model, PerLayerArraysAreAcceptedAndChecked) {
   EXPECT_NE(Refused(recipe).where.find("head_count_kv"), std::string::npos);
   recipe.keys.at(".attention.head_count_kv") = Value::I32s({2, 3});
   EXPECT_NE(Refused(recipe).where.find("head_count_kv"), std::string::npos);
+}
+
+TEST(Model, LayersThatPredictFurtherTokensAreLeftAside) {
+  Recipe recipe = Small("qwen35");
+  recipe.keys.at(".block_count") = Value::U32(3);
+  recipe.keys.insert(
+      {{".nextn_predict_layers", Value::U32(1)}, {".attention.recurrent_layers", Bools({true, false, false})}});
+  recipe.keys.at(".attention.head_count_kv") = Value::I32s({0, 2, 2});
+  recipe.tensors["blk.2.attn_q.weight"] = {64, 128};
+  recipe.tensors["blk.2.nextn.eh_proj.weight"] = {128, 64};
+  const auto model = Load(recipe);
+  ASSERT_TRUE(model) << model.error().Message();
+  EXPECT_EQ((*model)->config().layers, 2);
+  EXPECT_EQ((*model)->unused(), (std::vector<std::string>{"blk.2.attn_q.weight", "blk.2.nextn.eh_proj.weight"}));
+  recipe.keys.at(".nextn_predict_layers") = Value::U32(3);
+  EXPECT_EQ(Refused(recipe).where, "qwen35.nextn_predict_layers");
+}
+
+TEST(Model, RecurrentLayersAreThoseOfTheList) {
+  Recipe recipe = Small("qwen35");
+  recipe.keys.erase(".full_attention_interval");
+  recipe.keys.insert({{".attention.recurrent_layers", Bools({true, false})}});
+  ASSERT_TRUE(Load(recipe));
+  recipe.keys.at(".attention.recurrent_layers") = Bools({true, false, true});
+  EXPECT_NE(Refused(recipe).where.find("recurrent_layers"), std::string::npos);
+  recipe.keys.at(".attention.recurrent_layers") = Bools({false, true});
+  EXPECT_NE(Refused(recipe).where.find("blk."), std::string::npos) << "each layer has the other's tensors";
+  recipe.keys.at(".attention.recurrent_layers") = Bools({true, false});
+  recipe.keys.at(".attention.head_count_kv") = Value::I32s({2, 0});
+  EXPECT_EQ(Refused(recipe).where, "qwen35.attention.head_count_kv of layer 1");
+  recipe.keys.at(".attention.head_count_kv") = Value::U32(2);
+  recipe.keys.at(".ssm.group_count") = Value::U32(3);
+  EXPECT_EQ(Refused(recipe).where, "qwen35.ssm.*");
 }
 
 // ---------------------------------------------------------------- rotary embeddings

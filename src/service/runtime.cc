@@ -118,12 +118,14 @@ Status Runtime::ResolvePages(const RuntimeOptions& options) {
   const double kv_bytes =
       model_->KvBytesPerToken(backend::ValueBytes(options.k_type), backend::ValueBytes(options.v_type)) *
       static_cast<double>(state_options_.n_pages * page);
+  const double state_bytes = static_cast<double>(model_->StateBytes());  // of one sequence
   const MemoryBudget memory = ReadMemory();
   const double model_bytes = static_cast<double>(model_->file().size_bytes());
-  if (memory.allowed_bytes == 0 || kv_bytes + model_bytes <= static_cast<double>(memory.allowed_bytes)) return {};
+  if (memory.allowed_bytes == 0 || kv_bytes + state_bytes + model_bytes <= static_cast<double>(memory.allowed_bytes))
+    return {};
   return Fail(Code::kResourceExhausted, "the model and its KV cache do not fit into memory")
       .Where(fmt::format("-c {}", context_tokens_))
-      .Found(fmt::format("{:.1f} GB of weights and {:.1f} GB of KV", model_bytes / 1e9, kv_bytes / 1e9))
+      .Found(fmt::format("{:.1f} GB of weights and {:.1f} GB of KV", model_bytes / 1e9, (kv_bytes + state_bytes) / 1e9))
       .Expected(fmt::format("{:.1f} GB at most ({})", static_cast<double>(memory.allowed_bytes) / 1e9, memory.reason))
       .Remedy("give a smaller context with -c, or use a smaller model");
 }

@@ -24,7 +24,7 @@ using namespace ridge::cpu;
 
 // A function pointer that is added to the table and not to this program would go unproved.
 constexpr size_t kKinds = static_cast<size_t>(PanelKind::kCount), kKvKinds = static_cast<size_t>(KvKind::kCount);
-static_assert(sizeof(Kernels) == sizeof(void*) * (1 + 2 + kKinds + 10 + 2 + 2 * kKvKinds) + sizeof(PeakLoops),
+static_assert(sizeof(Kernels) == sizeof(void*) * (1 + 2 + kKinds + 10 + 2 + 2 * kKvKinds + 2) + sizeof(PeakLoops),
               "the kernel table has changed: cover the new kernel here");
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
@@ -284,6 +284,64 @@ void AttentionDigest(const Kernels& kernels, KvKind k_kind, KvKind v_kind, Hash&
   }
 }
 
+// ---------------------------------------------------------------- recurrent layers
+
+void ShortConvDigest(const Kernels& kernels, Hash& hash) {
+  for (int64_t taps : {2, 4, 5}) {
+    for (int64_t n : {16, 48, 128}) {
+      Random random(static_cast<uint64_t>(100 * taps + n));
+      const int64_t stride = n + 16;
+      const std::vector<float> weight = random.Floats(taps * stride, 1.0f), x = Awkward(random, taps + 9, n);
+      for (int64_t first = 0; first < 10; first++) {
+        std::vector<const float*> rows;
+        for (int64_t t = 0; t < taps; t++) rows.push_back(x.data() + (first + t) * n);
+        std::vector<float> out(static_cast<size_t>(stride), kPoison);
+        kernels.short_conv(rows.data(), weight.data() + 16, taps, stride, n, out.data());
+        hash.Floats(out);
+      }
+    }
+  }
+}
+
+void DeltaRuleDigest(const Kernels& kernels, Hash& hash) {
+  struct Case {
+    int64_t key_dim, blocks, tokens;
+    float size;
+  };
+  for (const Case c : {Case{128, 8, 16, 1.0f}, Case{16, 1, 1, 1.0f}, Case{48, 3, 7, 1e-20f}, Case{64, 2, 16, 1e18f}}) {
+    Random random(static_cast<uint64_t>(c.key_dim * c.tokens));
+    const int64_t stride = 2 * c.key_dim + 16 * c.blocks + 5;
+    const std::vector<float> qkv = random.Floats(c.tokens * stride, c.size);
+    std::vector<float> state = random.Floats(c.blocks * c.key_dim * 16, 1.0f), decay, beta,
+                       out(static_cast<size_t>(c.tokens * 16 * c.blocks), kPoison),
+                       scratch(static_cast<size_t>(DeltaScratchFloats(c.key_dim)), kPoison);
+    for (int64_t t = 0; t < c.tokens; t++) {
+      decay.push_back(static_cast<float>(random.Below(1001)) / 1000.0f);
+      beta.push_back(static_cast<float>(random.Below(1001)) / 1000.0f);
+    }
+    DeltaRuleArgs args{.n_tokens = c.tokens,
+                       .key_dim = c.key_dim,
+                       .q = qkv.data(),
+                       .k = qkv.data() + c.key_dim,
+                       .v = qkv.data() + 2 * c.key_dim,
+                       .stride = stride,
+                       .decay = decay.data(),
+                       .beta = beta.data(),
+                       .eps = 1e-6f,
+                       .state = state.data(),
+                       .block_begin = c.blocks / 2,
+                       .block_end = c.blocks,
+                       .out = out.data(),
+                       .out_stride = 16 * c.blocks,
+                       .scratch = scratch.data()};
+    kernels.delta_rule(args);
+    args.block_end = args.block_begin, args.block_begin = 0;
+    if (args.block_end > 0) kernels.delta_rule(args);
+    hash.Floats(out);
+    hash.Floats(state);
+  }
+}
+
 // ---------------------------------------------------------------- the table
 
 void Print(const Kernels& kernels, const std::string& name, const Hash& hash) {
@@ -327,6 +385,9 @@ void PrintTable(const Kernels& t) {
   PrintElementwise(t, "gated_act.gelu", [&](Floats& a, Floats& b, int64_t n, Floats& out) {
     t.gated_act(a.data(), b.data(), GateKind::kGeluTanh, n, out.data());
   });
+  PrintElementwise(t, "gated_act.sigmoid", [&](Floats& a, Floats& b, int64_t n, Floats& out) {
+    t.gated_act(a.data(), b.data(), GateKind::kSigmoid, n, out.data());
+  });
   PrintElementwise(t, "axpy", [&](Floats& a, Floats& b, int64_t n, Floats& out) {
     std::copy(b.begin(), b.end(), out.begin());
     t.axpy(0.3f, a.data(), n, out.data());
@@ -335,6 +396,11 @@ void PrintTable(const Kernels& t) {
     std::copy(a.begin(), a.end(), out.begin());
     t.softmax(out.data(), n);
   });
+  Hash conv, delta;
+  ShortConvDigest(t, conv);
+  Print(t, "short_conv", conv);
+  DeltaRuleDigest(t, delta);
+  Print(t, "delta_rule", delta);
   for (bool interleaved : {false, true}) {
     PrintElementwise(t, interleaved ? "rope.interleaved" : "rope.halves",
                      [&](Floats& a, Floats& b, int64_t n, Floats& out) {

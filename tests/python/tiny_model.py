@@ -36,11 +36,16 @@ def vocabulary():
     return tokens, types, [f"{a} {b}" for a, b in merges]
 
 
-FAMILIES = ["llama", "qwen2", "qwen3", "qwen3moe", "gemma3"]
+FAMILIES = ["llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "qwen35"]
 EXPERTS, EXPERTS_USED, EXPERT_FFN = 6, 2, 96
 
 
 def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=False, architecture="llama", kind="F32"):
+    if architecture == "qwen35":
+        from qwen35_model import TINY, write_qwen35
+
+        write_qwen35(path, kind=kind, size=dict(TINY, context=context), seed=seed, chat_template=chat_template, pre="gpt-2", add_bos=add_bos)
+        return
     random = np.random.default_rng(seed)
     tokens, types, merges = vocabulary()
     writer = gguf.GGUFWriter(path, architecture)

@@ -57,6 +57,15 @@ Result<std::unique_ptr<CpuProgram>> CpuProgram::Compile(const graph::Graph& grap
           .Expected("a multiple of 16");
     }
   }
+  for (const graph::StateLayer& layer : graph.state_layers()) {
+    const bool fits = layer.key_dim % 16 == 0 && layer.value_dim % 16 == 0 && layer.channels % 16 == 0;
+    if (!fits || layer.taps < 2 || layer.taps > kMaxConvTaps) {
+      return Fail(Code::kUnsupported, "a recurrent layer does not fit the kernels")
+          .Found("heads of " + std::to_string(layer.key_dim) + " x " + std::to_string(layer.value_dim) + ", " +
+                 std::to_string(layer.channels) + " channels, " + std::to_string(layer.taps) + " taps")
+          .Expected("multiples of 16, and 2 to " + std::to_string(kMaxConvTaps) + " taps");
+    }
+  }
   if (options.blas) {
     RIDGE_ASSIGN_OR_RETURN(program->blas_, LoadBlas(options.n_threads));
     int64_t k = 0;

@@ -66,7 +66,7 @@ void CpuProgram::RunExperts(const graph::Op& op) {
     }
   }
   RunProducts();
-  const GateKind kind = spec.activation == graph::Activation::kSilu ? GateKind::kSilu : GateKind::kGeluTanh;
+  const GateKind kind = GateOf(spec.activation);
   const ActKind act = down.act();
   pool_->ParallelFor(static_cast<size_t>(rows), 4, [&](size_t begin, size_t end, int) {
     for (int64_t r = static_cast<int64_t>(begin); r < static_cast<int64_t>(end); r++) {

@@ -16,10 +16,6 @@ constexpr int64_t kHeadBlock = 32;       // tokens of one unit of work per head
 constexpr int64_t kUnitElements = 8192;  // of row operators in one unit of work
 constexpr int64_t kFewTokens = 8;        // up to here a region is short, and its units are too
 
-GateKind GateOf(const Op& op) {
-  return op.activation == graph::Activation::kSilu ? GateKind::kSilu : GateKind::kGeluTanh;
-}
-
 }  // namespace
 
 // Columns [col, col + cols) of one row of call.value, a part of at most kStripRows that starts at a whole block.
@@ -56,7 +52,7 @@ void CpuProgram::RunGateUp(const Call& call) {
   const bool swapped = act.in[0] != gate_op.out;  // the graph may have written up first
   const Product gate = ProductOf(swapped ? up_op : gate_op, nullptr, nullptr),
                 up = ProductOf(swapped ? gate_op : up_op, nullptr, nullptr);
-  const GateKind kind = GateOf(act);
+  const GateKind kind = GateOf(act.activation);
   const int64_t n = gate.matrix->n, tokens = gate.n_tokens;
   float* out = call.floats ? Data(act.out) : nullptr;
   const bool wide = tokens > kFewTokens || call.forms[static_cast<int>(ActKind::kQ8x256)];

@@ -292,7 +292,7 @@ TEST(Elementwise, EveryTargetEqualsScalar) {
         run(*k, y);
         EXPECT_TRUE(SameBits(x, y)) << k->isa << " n " << n;
       };
-      for (GateKind kind : {GateKind::kSilu, GateKind::kGeluTanh}) {
+      for (GateKind kind : {GateKind::kSilu, GateKind::kGeluTanh, GateKind::kSigmoid}) {
         both([&](const Kernels& t, std::vector<float>& out) { t.gated_act(a.data(), b.data(), kind, n, out.data()); });
       }
       both([&](const Kernels& t, std::vector<float>& out) { t.rms_norm(a.data(), b.data(), n, 1e-5f, out.data()); });

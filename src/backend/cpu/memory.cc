@@ -25,7 +25,10 @@ bool CanOverwrite(const Op& op) {
     case OpKind::kAppendKv:
     case OpKind::kAttention:
     case OpKind::kSelectRows:
-    case OpKind::kExperts: return false;
+    case OpKind::kExperts:
+    case OpKind::kSlice:
+    case OpKind::kShortConv:
+    case OpKind::kDeltaRule: return false;
   }
   return false;
 }
@@ -191,6 +194,8 @@ Status CpuProgram::PlanMemory() {
     for (const Op* op : call.ops) {
       for (graph::WeightId w : op->weights) panel_k = std::max(panel_k, weights_.matrix(w).k);
       if (op->kind == OpKind::kAttention) head_dim = std::max(head_dim, op->attention.head_dim);
+      if (op->kind == OpKind::kDeltaRule)
+        tile = std::max(tile, DeltaScratchFloats(graph_->state_layers()[static_cast<size_t>(op->state)].key_dim));
       if (op->kind != OpKind::kExperts) continue;
       experts = op;
       products = std::max(products, 2 * static_cast<size_t>(op->experts.experts));

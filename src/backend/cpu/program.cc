@@ -64,7 +64,7 @@ Status CpuProgram::CheckStep(const backend::Step& step, const PagedState& state,
       if (page < 0 || page >= state.options().n_pages) return bad("page id");
     }
   }
-  return {};
+  return CheckSlots(step, state);
 }
 
 Status CpuProgram::Run(const backend::Step& step, backend::StateStore& store, std::span<float> logits) {
@@ -76,6 +76,7 @@ Status CpuProgram::Run(const backend::Step& step, backend::StateStore& store, st
   if (!trace_) {
     PrepareRope();
     for (const Call& call : calls_) RunCall(call);
+    NoteSlots();
     return {};
   }
   const int decode = step.tokens.size() + 1 == step.seq_start.size() ? 1 : 0;
@@ -89,6 +90,7 @@ Status CpuProgram::Run(const backend::Step& step, backend::StateStore& store, st
     call_times_[i].calls[decode]++;
     last = now;
   }
+  NoteSlots();
   return {};
 }
 
@@ -189,7 +191,7 @@ void CpuProgram::RunRope(const Op& op) {
 void CpuProgram::RunGatedAct(const Op& op) {
   const float *gate = Data(op.in[0]), *up = Data(op.in[1]);
   float* out = Data(op.out);
-  const GateKind kind = op.activation == graph::Activation::kSilu ? GateKind::kSilu : GateKind::kGeluTanh;
+  const GateKind kind = GateOf(op.activation);
   pool_->ParallelFor(static_cast<size_t>(Rows(op.out) * graph_->value(op.out).cols), kElementGrain,
                      [&](size_t begin, size_t end, int) {
                        kernels_->gated_act(gate + begin, up + begin, kind, static_cast<int64_t>(end - begin),
@@ -210,6 +212,17 @@ void CpuProgram::RunElementwise(const Op& op) {
                        else
                          kernels_->softcap(a + begin, op.scalar, n, out + begin);
                      });
+}
+
+void CpuProgram::RunSlice(const Op& op) {
+  const float* x = Data(op.in[0]);
+  float* out = Data(op.out);
+  const int64_t from = graph_->value(op.in[0]).cols / op.groups, to = graph_->value(op.out).cols / op.groups;
+  const int64_t pieces = Rows(op.out) * op.groups;
+  pool_->ParallelFor(static_cast<size_t>(pieces), RowGrain(to), [&](size_t begin, size_t end, int) {
+    for (int64_t i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); i++)
+      std::memcpy(out + i * to, x + i * from + op.first, static_cast<size_t>(to) * sizeof(float));
+  });
 }
 
 void CpuProgram::RunCall(const Call& call) {
@@ -248,6 +261,9 @@ void CpuProgram::RunOp(const Op& op) {
     case OpKind::kAdd:
     case OpKind::kScale:
     case OpKind::kSoftcap: return RunElementwise(op);
+    case OpKind::kSlice: return RunSlice(op);
+    case OpKind::kShortConv: return RunShortConv(op);
+    case OpKind::kDeltaRule: return RunDeltaRule(op);
   }
 }
 

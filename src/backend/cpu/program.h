@@ -39,6 +39,15 @@ struct Product {
   int64_t out_stride = 0;
 };
 
+constexpr GateKind GateOf(graph::Activation activation) {
+  switch (activation) {
+    case graph::Activation::kSilu: return GateKind::kSilu;
+    case graph::Activation::kGeluTanh: return GateKind::kGeluTanh;
+    case graph::Activation::kSigmoid: return GateKind::kSigmoid;
+  }
+  return GateKind::kSilu;
+}
+
 constexpr int64_t kTokenBlock = 64;  // tokens of one unit of matmul work
 constexpr int64_t kStripRows =
     256;  // rows of gate and of up in one unit of work at most: a whole block of the widest 8-bit form
@@ -90,6 +99,7 @@ class CpuProgram : public backend::Program {
   };
 
   Status CheckStep(const backend::Step& step, const PagedState& state, size_t n_logits) const;
+  Status CheckSlots(const backend::Step& step, const PagedState& state) const;
   void PlanCalls(const graph::Schedule& schedule);
   std::vector<bool> Elided() const;  // by ValueId: lives inside one group only, in scratch
   std::vector<bool> OutputChain(const std::vector<size_t>& last_op) const;
@@ -133,6 +143,11 @@ class CpuProgram : public backend::Program {
   void RunGatedAct(const graph::Op& op);
   void RunExperts(const graph::Op& op);
   void RunElementwise(const graph::Op& op);
+  void RunSlice(const graph::Op& op);
+  // Recurrent layers (recurrent.cc).
+  void RunShortConv(const graph::Op& op);
+  void RunDeltaRule(const graph::Op& op);
+  void NoteSlots();
   void PrepareRope();
   void RunCall(const Call& call);
   void RunOp(const graph::Op& op);

@@ -86,6 +86,7 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
     layer.v = at;
     at += layer.kv_heads * layer.v_head_bytes;
   }
+  RIDGE_RETURN_IF_ERROR(state->CreateSlots(graph));
   return state;
 }
 
@@ -100,6 +101,41 @@ void PagedState::CopyPage(int32_t from, int32_t to) {
       std::memcpy(v + to * layer.v_page_bytes, v + from * layer.v_page_bytes, static_cast<size_t>(layer.v_page_bytes));
     }
   }
+}
+
+Status PagedState::CreateSlots(const graph::Graph& graph) {
+  if (graph.state_layers().empty()) return {};
+  constexpr int64_t kMaxSlots = 1 << 20;
+  if (options_.n_slots < 1 || options_.n_slots > kMaxSlots) {
+    return Fail(Code::kInvalidArgument, "number of state slots makes no sense")
+        .Found(std::to_string(options_.n_slots))
+        .Expected("1 to " + std::to_string(kMaxSlots));
+  }
+  constexpr int64_t kLine = 16;  // floats of a cache line
+  for (const graph::StateLayer& spec : graph.state_layers()) {
+    StateOffsets offsets;
+    offsets.conv = slot_floats_;
+    slot_floats_ += (spec.conv_floats() + kLine - 1) / kLine * kLine;
+    offsets.matrices = slot_floats_;
+    slot_floats_ += (spec.matrix_floats() + kLine - 1) / kLine * kLine;
+    state_offsets_.push_back(offsets);
+  }
+  slot_tokens_.assign(static_cast<size_t>(options_.n_slots), 0);
+  RIDGE_ASSIGN_OR_RETURN(slots_, Buffer::Allocate(static_cast<size_t>(options_.n_slots) * slot_bytes()));
+  return {};
+}
+
+void PagedState::ClearSlot(int32_t slot) {
+  RIDGE_CHECK(slot >= 0 && slot < n_slots());
+  slot_tokens_[static_cast<size_t>(slot)] = 0;  // the kernels begin anew at position 0, whatever lies there
+}
+
+void PagedState::CopySlot(int32_t from, int32_t to) {
+  RIDGE_CHECK(from >= 0 && from < n_slots() && to >= 0 && to < n_slots());
+  if (from == to) return;
+  float* slots = slots_.As<float>();
+  std::memcpy(slots + to * slot_floats_, slots + from * slot_floats_, slot_bytes());
+  slot_tokens_[static_cast<size_t>(to)] = slot_tokens_[static_cast<size_t>(from)];
 }
 
 }  // namespace ridge::cpu

@@ -1,5 +1,6 @@
-// KV pages of the CPU backend. Of every layer, K and V are [kv_heads][n_pages][page_tokens / 16] tiles (kernels.h): the pages of one head
-// lie side by side, so that a sequence whose pages were taken in order is read as one stream.
+// KV pages and state slots of the CPU backend. Of every layer, K and V are [kv_heads][n_pages][page_tokens / 16] tiles (kernels.h): the pages of one head
+// lie side by side, so that a sequence whose pages were taken in order is read as one stream. A slot is one piece: of every recurrent layer the
+// rows of its convolution [taps - 1][channels], oldest first, then the matrices [heads][value_dim / 16][key_dim][16].
 #pragma once
 
 #include <vector>
@@ -17,8 +18,21 @@ class PagedState : public backend::StateStore {
                                                     int n_threads);
 
   const backend::StateOptions& options() const override { return options_; }
-  size_t size_bytes() const override { return memory_.size_bytes(); }
+  size_t size_bytes() const override { return memory_.size_bytes() + slots_.size_bytes(); }
   void CopyPage(int32_t from, int32_t to) override;
+  size_t slot_bytes() const override { return static_cast<size_t>(slot_floats_) * sizeof(float); }
+  int64_t slot_tokens(int32_t slot) const override { return slot_tokens_[static_cast<size_t>(slot)]; }
+  void ClearSlot(int32_t slot) override;
+  void CopySlot(int32_t from, int32_t to) override;
+
+  int64_t n_slots() const { return static_cast<int64_t>(slot_tokens_.size()); }
+  void SetSlotTokens(int32_t slot, int64_t tokens) { slot_tokens_[static_cast<size_t>(slot)] = tokens; }
+  float* conv(int32_t slot, int32_t layer) const {
+    return slots_.As<float>() + slot * slot_floats_ + state_offsets_[static_cast<size_t>(layer)].conv;
+  }
+  float* matrices(int32_t slot, int32_t layer) const {
+    return slots_.As<float>() + slot * slot_floats_ + state_offsets_[static_cast<size_t>(layer)].matrices;
+  }
 
   struct Layer {
     int64_t kv_heads = 0, head_dim = 0;
@@ -41,7 +55,15 @@ class PagedState : public backend::StateStore {
  private:
   backend::StateOptions options_;
   std::vector<Layer> layers_;
-  Buffer memory_, parts_, full_;
+  struct StateOffsets {
+    int64_t conv = 0, matrices = 0;  // floats from the start of a slot
+  };
+  Status CreateSlots(const graph::Graph& graph);
+
+  std::vector<StateOffsets> state_offsets_;  // by recurrent layer
+  int64_t slot_floats_ = 0;
+  std::vector<int64_t> slot_tokens_;  // by slot
+  Buffer memory_, parts_, full_, slots_;
   int64_t full_stride_ = 0;
 };
 

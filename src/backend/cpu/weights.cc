@@ -36,10 +36,12 @@ std::vector<Weights::Use> Weights::UsesOf(const graph::Graph& graph) {
     if (id != graph::kNone) uses[static_cast<size_t>(id)] = std::max(uses[static_cast<size_t>(id)], use);
   };
   for (const graph::Op& op : graph.ops()) {
+    const bool vectors = op.kind == graph::OpKind::kRmsNorm || op.kind == graph::OpKind::kDeltaRule;
     for (graph::WeightId id : op.weights) {
-      mark(id, op.kind == graph::OpKind::kRmsNorm ? Use::kVector
-               : op.kind == graph::OpKind::kEmbed ? Use::kLookup
-                                                  : Use::kMatrix);
+      mark(id, vectors                                ? Use::kVector
+               : op.kind == graph::OpKind::kShortConv ? Use::kTransposed
+               : op.kind == graph::OpKind::kEmbed     ? Use::kLookup
+                                                      : Use::kMatrix);
     }
     mark(op.bias, Use::kVector);
   }
@@ -71,7 +73,7 @@ Result<Weights> Weights::Load(const graph::Graph& graph, ThreadPool& pool, const
   size_t float_bytes = 0;
   for (size_t i = 0; i < uses.size(); i++) {
     const graph::Weight& source = graph.weights()[i];
-    if (uses[i] == Use::kVector) {
+    if (uses[i] == Use::kVector || uses[i] == Use::kTransposed) {
       w.offsets_[i] = float_bytes;
       float_bytes += Align(static_cast<size_t>(source.k() * source.n()) * sizeof(float));
     } else if (uses[i] != Use::kNone) {
@@ -83,11 +85,18 @@ Result<Weights> Weights::Load(const graph::Graph& graph, ThreadPool& pool, const
   }
   RIDGE_ASSIGN_OR_RETURN(w.floats_, Buffer::Allocate(float_bytes));
   for (size_t i = 0; i < uses.size(); i++) {
-    if (uses[i] != Use::kVector) continue;
+    if (uses[i] != Use::kVector && uses[i] != Use::kTransposed) continue;
     const graph::Weight& source = graph.weights()[i];
     const quant::Type& type = quant::Get(source.type);
     float* values = reinterpret_cast<float*>(w.floats_.data() + w.offsets_[i]);
     type.decode(source.data.data(), values, static_cast<size_t>(source.k() * source.n()) / type.block_elements);
+    if (uses[i] == Use::kTransposed) {
+      const std::vector<float> rows(values, values + source.k() * source.n());
+      for (int64_t r = 0; r < source.n(); r++) {
+        for (int64_t c = 0; c < source.k(); c++)
+          values[c * source.n() + r] = rows[static_cast<size_t>(r * source.k() + c)];
+      }
+    }
     w.vectors_[i] = values;
     if (options.release) options.release(source);
   }

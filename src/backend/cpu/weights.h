@@ -46,12 +46,19 @@ class Weights {
   static Result<Weights> Load(const graph::Graph& graph, ThreadPool& pool, const Options& options);
 
   const Matrix& matrix(graph::WeightId id) const { return matrices_[static_cast<size_t>(id)]; }
+  // Floats in the file's order; those of a convolution [taps, channels] instead of [channels, taps].
   const float* vector(graph::WeightId id) const { return vectors_[static_cast<size_t>(id)]; }  // nullptr for kNone
   size_t size_bytes() const { return panels_.size_bytes() + floats_.size_bytes(); }
   const backend::LoadReport& report() const { return report_; }
 
  private:
-  enum class Use { kNone, kVector, kLookup, kMatrix };  // a table that is also the output matrix is a matrix
+  enum class Use {
+    kNone,
+    kVector,
+    kTransposed,
+    kLookup,
+    kMatrix
+  };  // a table that is also the output matrix is a matrix
   static std::vector<Use> UsesOf(const graph::Graph& graph);
   static Matrix Describe(const graph::Weight& weight, Use use);
   Status LoadPanels(const graph::Graph& graph, ThreadPool& pool, const Options& options);

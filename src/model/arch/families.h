@@ -10,5 +10,6 @@ void WriteQwen2(Builder& b);
 void WriteQwen3(Builder& b);
 void WriteQwen3Moe(Builder& b);
 void WriteGemma3(Builder& b);
+void WriteQwen35(Builder& b);
 
 }  // namespace ridge::model

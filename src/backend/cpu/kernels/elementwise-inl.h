@@ -26,11 +26,12 @@ static inline F Exp(F x) {
   return FZeroBelow(x, lowest, FMul(p, power));
 }
 
-// x / (1 + e^-s): silu with s = x, tanh-gelu with s = 2 sqrt(2/pi) (x + 0.044715 x^3).
+// x / (1 + e^-s): silu with s = x, the sigmoid of s with x = 1, tanh-gelu with s = 2 sqrt(2/pi) (x + 0.044715 x^3).
 static inline F Sigmoidal(F x, F s) { return FDiv(x, FAdd(FSet(1.0f), Exp(FSub(FSet(0.0f), s)))); }
 
 static inline F Gate(F x, GateKind kind) {
   if (kind == GateKind::kSilu) return Sigmoidal(x, x);
+  if (kind == GateKind::kSigmoid) return Sigmoidal(FSet(1.0f), x);
   const F cubic = Fma(FMul(FMul(x, x), x), FSet(0.044715f), x);
   return Sigmoidal(x, FMul(cubic, FSet(1.5957691216057308f)));
 }

@@ -93,7 +93,26 @@ constexpr int64_t AttentionScratchFloats(int64_t head_dim) {
          (head_dim / 32 + 1) * kMaxTileRows * 80 + kKvSplit * head_dim / 4;
 }
 
-enum class GateKind : int { kSilu, kGeluTanh };
+enum class GateKind : int { kSilu, kGeluTanh, kSigmoid };
+
+// The gated delta rule (graph.h) of one head, on columns [16 * block_begin, 16 * block_end) of its matrix.
+struct DeltaRuleArgs {
+  int64_t n_tokens = 0;  // 1 .. kDeltaTokens
+  int64_t key_dim = 0;   // a multiple of 16
+  const float *q = nullptr, *k = nullptr,
+              *v = nullptr;  // of the first token, `stride` floats apart; q, k not yet scaled
+  int64_t stride = 0;
+  const float *decay = nullptr, *beta = nullptr;  // [n_tokens]
+  float eps = 0;
+  float* state = nullptr;  // [value_dim / 16][key_dim][16]
+  int64_t block_begin = 0, block_end = 0;
+  float* out = nullptr;  // [n_tokens, out_stride]
+  int64_t out_stride = 0;
+  float* scratch = nullptr;  // DeltaScratchFloats(key_dim)
+};
+constexpr int kDeltaTokens = 16;  // their q and k, and 16 columns, fit the first-level cache
+constexpr int64_t DeltaScratchFloats(int64_t key_dim) { return 2 * kDeltaTokens * key_dim; }
+constexpr int kMaxConvTaps = 16;
 
 // Loops that do nothing but what a limit of the processor is made of; see peak-inl.h. `sink` takes a result without meaning.
 struct PeakLoops {
@@ -129,6 +148,10 @@ struct Kernels {
   // One token x [head_dim] into slot 0 .. 15 of a tile.
   void (*store_k[static_cast<int>(KvKind::kCount)])(const float* x, int64_t head_dim, uint8_t* tile, int64_t slot);
   void (*store_v[static_cast<int>(KvKind::kCount)])(const float* x, int64_t head_dim, uint8_t* tile, int64_t slot);
+  // out[i] = silu(sum over t of weight[t * stride + i] * rows[t][i]), t increasing; n a multiple of 16.
+  void (*short_conv)(const float* const* rows, const float* weight, int64_t taps, int64_t stride, int64_t n,
+                     float* out);
+  void (*delta_rule)(const DeltaRuleArgs& args);
   PeakLoops peaks;
 };
 

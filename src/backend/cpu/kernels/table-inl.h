@@ -4,6 +4,7 @@
 #include "attention-inl.h"
 #include "matmul_float-inl.h"
 #include "peak-inl.h"
+#include "recurrent-inl.h"
 
 #define RIDGE_KERNEL_TABLE(variable, name)                                                                             \
   namespace ridge::cpu {                                                                                               \
@@ -51,5 +52,7 @@
        RIDGE_ISA::StoreK<RIDGE_ISA::KvQ8_0>, RIDGE_ISA::StoreK<RIDGE_ISA::KvQ4_0>},                                    \
       {RIDGE_ISA::StoreV<RIDGE_ISA::KvF16>, RIDGE_ISA::StoreV<RIDGE_ISA::KvBF16>, RIDGE_ISA::StoreV<RIDGE_ISA::KvF32>, \
        RIDGE_ISA::StoreV<RIDGE_ISA::KvQ8_0>, RIDGE_ISA::StoreV<RIDGE_ISA::KvQ4_0>},                                    \
+      RIDGE_ISA::ShortConv,                                                                                            \
+      RIDGE_ISA::DeltaRule,                                                                                            \
       {RIDGE_ISA::PeakInt8, RIDGE_PEAK_BF16, RIDGE_ISA::PeakFp32, RIDGE_ISA::Read}};                                   \
   }
