@@ -247,8 +247,10 @@ constexpr KindInfo kKinds[] = {
     {"panel16.iq4_xs", 256, sizeof(PanelIQ4)},
     {"panel16.iq3_xxs", 256, sizeof(PanelIQ4)},
     {"panel16.iq3_s", 256, sizeof(PanelIQ4)},
+    {"panel16.iq2_xxs", 256, sizeof(PanelQ3x32)},
     {"panel16.iq2", 256, sizeof(PanelQ3)},
-    {"panel16.iq1", 256, sizeof(PanelQ3)},
+    {"panel16.iq1_s", 256, sizeof(PanelQ3x32)},
+    {"panel16.iq1_m", 256, sizeof(PanelQ3)},
     {"panel16.tq", 256, sizeof(PanelTQ)},
 };
 static_assert(std::size(kKinds) == static_cast<size_t>(PanelKind::kCount));

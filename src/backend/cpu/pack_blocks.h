@@ -72,7 +72,8 @@ inline void PutPair(uint8_t (*q)[64], int r, int n, int value) {
 
 inline void PutBit(uint8_t* h, int r, int n, int value) { h[4 * r + n % 4] |= static_cast<uint8_t>(value << (n / 4)); }
 
-inline void PutTriple(PanelQ3& to, int r, int n, int value) {  // n of the 256
+template <class Panel>
+void PutTriple(Panel& to, int r, int n, int value) {  // n of the 256
   PutPair(to.q[n / 32], r, n % 32, value & 3);
   PutBit(to.h[n / 32], r, n % 32, value >> 2);
 }

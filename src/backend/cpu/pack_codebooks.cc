@@ -53,17 +53,18 @@ int IndexIQ2(int magnitude, int signs, int bit) {
   return (signs >> bit & 1) != 0 ? 2 - i : 3 + i;
 }
 
-void PutIQ2(uint64_t row, int signs, int r, int group, PanelQ3& to) {
+template <class Panel>
+void PutIQ2(uint64_t row, int signs, int r, int group, Panel& to) {
   for (int n = 0; n < 8; n++) PutTriple(to, r, 8 * group + n, IndexIQ2(quant::GridValue(row, n), signs, n));
 }
 
-void PackIQ2_XXS(const quant::BlockIQ2_XXS& b, int r, PanelQ3& to) {
+void PackIQ2_XXS(const quant::BlockIQ2_XXS& b, int r, PanelQ3x32& to) {
   for (int s = 0; s < 8; s++) {
     const uint32_t grids = Load32(b.qs + 4 * s), w = Load32(b.qs + 4 * s + 2);
     for (int j = 0; j < 4; j++) {
       PutIQ2(quant::kGridIQ2_XXS[grids >> (8 * j) & 255], quant::SignByte(w >> (7 * j) & 127), r, 4 * s + j, to);
     }
-    to.sc[s][r][0] = to.sc[s][r][1] = static_cast<int8_t>(2 * (w >> 28) + 1);
+    to.sc[s / 2][r][s % 2] = static_cast<int8_t>(2 * (w >> 28) + 1);
   }
   to.d[r] = b.d;
 }
@@ -91,18 +92,19 @@ void PackIQ2_S(const quant::BlockIQ2_S& b, int r, PanelQ3& to) {
 }
 
 // Place of 8 v +- 1 with v in -1, 0, 1, in increasing order.
-void PutIQ1(uint64_t row, bool minus, int r, int group, PanelQ3& to) {
+template <class Panel>
+void PutIQ1(uint64_t row, bool minus, int r, int group, Panel& to) {
   for (int n = 0; n < 8; n++) PutTriple(to, r, 8 * group + n, 2 * (quant::TernaryValue(row, n) + 1) + (minus ? 0 : 1));
 }
 
-void PackIQ1_S(const quant::BlockIQ1_S& b, int r, PanelQ3& to) {
+void PackIQ1_S(const quant::BlockIQ1_S& b, int r, PanelQ3x32& to) {
   for (int s = 0; s < 8; s++) {
     const int qh = b.qh[s];
     for (int j = 0; j < 4; j++) {
       const int index = b.qs[4 * s + j] | (qh >> (3 * j) & 7) << 8;
       PutIQ1(quant::kGridIQ1[static_cast<size_t>(index)], (qh & 0x8000) != 0, r, 4 * s + j, to);
     }
-    to.sc[s][r][0] = to.sc[s][r][1] = static_cast<int8_t>(2 * (qh >> 12 & 7) + 1);
+    to.sc[s / 2][r][s % 2] = static_cast<int8_t>(2 * (qh >> 12 & 7) + 1);
   }
   to.d[r] = b.d;
 }
@@ -125,11 +127,11 @@ constexpr PackEntry kEntries[] = {
     {TypeId::kIQ4_XS, PanelKind::kIQ4_XS, PackBlocks<PackIQ4_XS>},
     {TypeId::kIQ3_XXS, PanelKind::kIQ3_XXS, PackBlocks<PackIQ3_XXS>},
     {TypeId::kIQ3_S, PanelKind::kIQ3_S, PackBlocks<PackIQ3_S>},
-    {TypeId::kIQ2_XXS, PanelKind::kIQ2, PackBlocks<PackIQ2_XXS>},
+    {TypeId::kIQ2_XXS, PanelKind::kIQ2_XXS, PackBlocks<PackIQ2_XXS>},
     {TypeId::kIQ2_XS, PanelKind::kIQ2, PackBlocks<PackIQ2_XS>},
     {TypeId::kIQ2_S, PanelKind::kIQ2, PackBlocks<PackIQ2_S>},
-    {TypeId::kIQ1_S, PanelKind::kIQ1, PackBlocks<PackIQ1_S>},
-    {TypeId::kIQ1_M, PanelKind::kIQ1, PackBlocks<PackIQ1_M>},
+    {TypeId::kIQ1_S, PanelKind::kIQ1_S, PackBlocks<PackIQ1_S>},
+    {TypeId::kIQ1_M, PanelKind::kIQ1_M, PackBlocks<PackIQ1_M>},
 };
 
 }  // namespace

@@ -17,7 +17,8 @@ constexpr int kPanelRows = 16;
 enum class PanelKind : int {
   kF32, kF16, kBF16,                                                              // floats
   kQ4_0, kQ4_1, kQ5_0, kQ5_1, kQ8_0, kIQ4_NL, kMXFP4, kNVFP4, kQ2_0,              // blocks of 32 columns
-  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_XS, kIQ3_XXS, kIQ3_S, kIQ2, kIQ1, kTQ,  // blocks of 256
+  kQ2_K, kQ3_K, kQ4_K, kQ5_K, kQ6_K, kIQ4_XS, kIQ3_XXS, kIQ3_S,                  // blocks of 256
+  kIQ2_XXS, kIQ2, kIQ1_S, kIQ1_M, kTQ,
   kCount
 };
 // clang-format on
@@ -102,7 +103,14 @@ struct alignas(64) PanelQ2_K {
   int8_t sc[8][16][2], mn[8][16][2];
   uint16_t d[16], dm[16];
 };
-// 3 bits: two as in PanelQ2_0, the third of group g is bit g of h. IQ2 and IQ1: an index into the table of their values.
+// 3 bits: two as in PanelQ2_0, the third of group g is bit g of h. IQ2_XXS and IQ1_S: an index into the table of their values.
+struct alignas(32) PanelQ3x32 {
+  uint8_t q[8][2][64];
+  uint8_t h[8][64];
+  int8_t sc[4][16][2];
+  uint16_t d[16];
+};
+// The same with a scale for 16: Q3_K, the other IQ2 types, IQ1_M.
 struct alignas(32) PanelQ3 {
   uint8_t q[8][2][64];
   uint8_t h[8][64];
@@ -125,7 +133,7 @@ static_assert(sizeof(PanelQ4_0) == 16 * 18 && sizeof(PanelQ4_1) == 16 * 20 && si
               sizeof(PanelQ5_0) == 16 * 22 && sizeof(PanelQ5_1) == 16 * 24 && sizeof(PanelQ8_0) == 16 * 34 &&
               sizeof(PanelQ2_0) == 16 * 10);
 static_assert(sizeof(PanelQ4_K) == 2368 && sizeof(PanelQ5_K) == 2880 && sizeof(PanelQ6_K) == 16 * 210 &&
-              sizeof(PanelQ2_K) == 1600 && sizeof(PanelQ3) == 16 * 114 && sizeof(PanelIQ4) == 16 * 138 &&
-              sizeof(PanelTQ) == 16 * 66);
+              sizeof(PanelQ2_K) == 1600 && sizeof(PanelQ3) == 16 * 114 && sizeof(PanelQ3x32) == 16 * 106 &&
+              sizeof(PanelIQ4) == 16 * 138 && sizeof(PanelTQ) == 16 * 66);
 
 }  // namespace ridge::cpu

@@ -111,11 +111,17 @@ struct S {
 };
 static inline constexpr int ShortGroups(int max) { return max >= 128 ? 1 : 32767 / (2 * 127 * max); }
 static inline S SZero() { return {_mm256_setzero_si256()}; }
-static inline S SDot(S s, B w, I x) { return {_mm256_add_epi16(s.v, _mm256_maddubs_epi16(w.v, x))}; }
+// The products are to be added as they come: GCC would first make all of them and add them in a tree, for which there are no registers.
+static inline S SAdd(S s, __m256i products) {
+  s.v = _mm256_add_epi16(s.v, products);
+  asm volatile("" : "+x"(s.v));
+  return s;
+}
+static inline S SDot(S s, B w, I x) { return SAdd(s, _mm256_maddubs_epi16(w.v, x)); }
 // |w| * (x with w's sign): 128 * 127 * 2 still fits 16 bits, since activations are never -128.
 static inline S SDotWide(S s, B w, I x) {
   const __m256i value = _mm256_xor_si256(w.v, _mm256_set1_epi8((char)0x80));
-  return {_mm256_add_epi16(s.v, _mm256_maddubs_epi16(_mm256_abs_epi8(value), _mm256_sign_epi8(x, value)))};
+  return SAdd(s, _mm256_maddubs_epi16(_mm256_abs_epi8(value), _mm256_sign_epi8(x, value)));
 }
 static inline I SFold(S s) { return _mm256_madd_epi16(s.v, _mm256_set1_epi16(1)); }
 // A scale for SFoldScaled: in both halves of the lane.

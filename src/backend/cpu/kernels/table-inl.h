@@ -33,8 +33,10 @@
        RIDGE_ISA::MatMul<PanelKind::kIQ4_XS>,                                                                          \
        RIDGE_ISA::MatMul<PanelKind::kIQ3_XXS>,                                                                         \
        RIDGE_ISA::MatMul<PanelKind::kIQ3_S>,                                                                           \
+       RIDGE_ISA::MatMul<PanelKind::kIQ2_XXS>,                                                                         \
        RIDGE_ISA::MatMul<PanelKind::kIQ2>,                                                                             \
-       RIDGE_ISA::MatMul<PanelKind::kIQ1>,                                                                             \
+       RIDGE_ISA::MatMul<PanelKind::kIQ1_S>,                                                                           \
+       RIDGE_ISA::MatMul<PanelKind::kIQ1_M>,                                                                           \
        RIDGE_ISA::MatMul<PanelKind::kTQ>},                                                                             \
       RIDGE_ISA::Quantize32,                                                                                           \
       RIDGE_ISA::Quantize256,                                                                                          \

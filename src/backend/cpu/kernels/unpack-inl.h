@@ -60,7 +60,8 @@ struct KindBase {
   static constexpr int kOffset = kOffsetOf;
   static constexpr bool kMin = kMinimum;
   static constexpr bool kWide = kWideBytes;
-  static constexpr float kFactor = 1;  // of d
+  static constexpr float kFactor = 1;     // of d
+  static constexpr bool kCostly = false;  // to unpack: pays the largest tile at any number of tokens
   static inline F Scale(const uint16_t* d) { return FHalf(d); }
 };
 
@@ -187,23 +188,35 @@ struct Kind<PanelKind::kIQ3_S> : KindBase<PanelIQ4, ScaleOf::kInt32, 30, 15> {
   }
 };
 // d * (1/2 + s) / 4 = d / 8 * (2 s + 1)
-template <>
-struct Kind<PanelKind::kIQ2> : KindBase<PanelQ3, ScaleOf::kInt16, 86, 43> {
+template <class Panel, ScaleOf kScaleOf>
+struct KindIQ2 : KindBase<Panel, kScaleOf, 86, 43> {
   static constexpr float kFactor = 0.125f;
   template <int g>
-  static inline B Group(const Block& b, int j, int h) {
+  static inline B Group(const Panel& b, int j, int h) {
     return BTable(kTableIQ2, BOr(Pairs<g>(b.q[j], h), BBitTo2<g>(BLoad(b.h[j] + 4 * h))));
   }
 };
-// The codebook's -1, 0, 1 plus or minus 1/8, times 8.
 template <>
-struct Kind<PanelKind::kIQ1> : KindBase<PanelQ3, ScaleOf::kInt16, 18, 9> {
+struct Kind<PanelKind::kIQ2_XXS> : KindIQ2<PanelQ3x32, ScaleOf::kInt32> {
+  static constexpr bool kCostly = true;
+};
+template <>
+struct Kind<PanelKind::kIQ2> : KindIQ2<PanelQ3, ScaleOf::kInt16> {};
+// The codebook's -1, 0, 1 plus or minus 1/8, times 8.
+template <class Panel, ScaleOf kScaleOf>
+struct KindIQ1 : KindBase<Panel, kScaleOf, 18, 9> {
   static constexpr float kFactor = 0.125f;
   template <int g>
-  static inline B Group(const Block& b, int j, int h) {
+  static inline B Group(const Panel& b, int j, int h) {
     return BTable(kTableIQ1, BOr(Pairs<g>(b.q[j], h), BBitTo2<g>(BLoad(b.h[j] + 4 * h))));
   }
 };
+template <>
+struct Kind<PanelKind::kIQ1_S> : KindIQ1<PanelQ3x32, ScaleOf::kInt32> {
+  static constexpr bool kCostly = true;
+};
+template <>
+struct Kind<PanelKind::kIQ1_M> : KindIQ1<PanelQ3, ScaleOf::kInt16> {};
 template <>
 struct Kind<PanelKind::kTQ> : KindBase<PanelTQ, ScaleOf::kBlock256, 3, 1> {
   template <int g>
