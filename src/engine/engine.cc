@@ -272,7 +272,7 @@ void Engine::Step() {
     for (const Chunk& chunk : chunks) Finish(chunk.sequence->id, FinishReason::kFailed, ran.error());
     return;
   }
-  scheduler_.Commit();
+  scheduler_.Commit(step_ms);
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = *chunk.sequence;

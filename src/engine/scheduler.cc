@@ -8,7 +8,10 @@
 namespace ridge::engine {
 
 Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
-    : options_(options), pool_(pool), cache_(pool, options.page_tokens, options.cache_pages) {
+    : options_(options),
+      pool_(pool),
+      cache_(pool, options.page_tokens, options.cache_pages),
+      costs_(options.max_running) {
   RIDGE_CHECK(options.max_running >= 1 && options.step_tokens >= options.max_running && options.context_tokens >= 1 &&
               options.page_tokens >= 1);
   plan_.chunks.reserve(static_cast<size_t>(options.max_running));
@@ -158,13 +161,15 @@ bool Scheduler::PlaceOrPreempt(Sequence& sequence, int64_t count) {
   return true;
 }
 
+bool Scheduler::MayAdmit() const {
+  return !waiting_.empty() && static_cast<int64_t>(running_.size()) < options_.max_running &&
+         (running_.empty() || available_pages() > 0);
+}
+
 // The oldest waiting sequence begins, if it may.
 bool Scheduler::Admit() {
-  if (waiting_.empty() || static_cast<int64_t>(running_.size()) >= options_.max_running ||
-      plan_.tokens >= options_.step_tokens)
-    return false;
+  if (!MayAdmit() || prompt_room_ <= 0) return false;
   Sequence& sequence = *waiting_.front();
-  if (!running_.empty() && available_pages() == 0) return false;
   ExtendCached(sequence);
   // Room for all of it, not only for the first chunk, or it would be preempted and recomputed at every turn.
   const int64_t needed = cache::PagesForTokens(sequence.length() + 1, options_.page_tokens) -
@@ -177,8 +182,14 @@ bool Scheduler::Admit() {
   free_slots_.pop_back();
   running_.push_back(std::move(waiting_.front()));
   waiting_.pop_front();
-  if (CopyCached(sequence)) PlaceOrPreempt(sequence, std::min(sequence.pending(), options_.step_tokens - plan_.tokens));
+  PlacePrompt(sequence);
   return true;
+}
+
+void Scheduler::PlacePrompt(Sequence& sequence) {
+  if (!CopyCached(sequence)) return;
+  const int64_t count = std::min(sequence.pending(), prompt_room_);
+  if (PlaceOrPreempt(sequence, count)) prompt_room_ -= count;
 }
 
 const Plan& Scheduler::Next() {
@@ -189,19 +200,26 @@ const Plan& Scheduler::Next() {
   for (size_t i = 0; i < running_.size(); i++) {
     if (running_[i]->decoding()) PlaceOrPreempt(*running_[i], 1);
   }
-  for (size_t i = 0; i < running_.size() && plan_.tokens < options_.step_tokens; i++) {
-    Sequence& sequence = *running_[i];
-    if (sequence.decoding()) continue;
-    ExtendCached(sequence);
-    if (CopyCached(sequence))
-      PlaceOrPreempt(sequence, std::min(sequence.pending(), options_.step_tokens - plan_.tokens));
+  const int64_t decodes = plan_.tokens;
+  const bool prompts = std::ranges::any_of(running_, [](const auto& s) { return !s->decoding(); }) || MayAdmit();
+  prompt_room_ = prompts ? costs_.PromptTokens(decodes, options_.step_tokens - decodes) : 0;
+  for (size_t i = 0; i < running_.size() && prompt_room_ > 0; i++) {
+    if (running_[i]->decoding()) continue;
+    ExtendCached(*running_[i]);
+    PlacePrompt(*running_[i]);
   }
   while (Admit()) {
+  }
+  plan_.shape = {};
+  for (const Chunk& chunk : plan_.chunks) {
+    const int64_t n = static_cast<int64_t>(chunk.tokens.size());
+    (chunk.sequence->decoding() ? plan_.shape.decode_tokens : plan_.shape.prompt_tokens) += n;
   }
   return plan_;
 }
 
-void Scheduler::Commit() {
+void Scheduler::Commit(double step_ms) {
+  costs_.Observe(plan_.shape, step_ms);
   for (const Chunk& chunk : plan_.chunks) chunk.sequence->computed_tokens += static_cast<int64_t>(chunk.tokens.size());
 }
 

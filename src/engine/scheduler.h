@@ -4,7 +4,8 @@
 //   scheduler.Add(std::move(sequence));
 //   for (const Plan* plan = &scheduler.Next(); !plan->chunks.empty(); plan = &scheduler.Next()) { Run(*plan); scheduler.Commit(); Accept(...); }
 //
-// Order of a step: running sequences that decode, then prompt chunks of running ones, then waiting ones, each in order of arrival. When pages run
+// Order of a step: running sequences that decode, then prompt chunks of running ones, then waiting ones, each in order of arrival; beside sequences that
+// decode only as many prompt tokens as StepCosts allows. When pages run
 // out, cached ones that nobody holds are given up, and then the youngest running sequence gives its own back and waits again, before all others; what
 // of it is no longer cached then is computed again.
 // Prompts: pages of a prefix that is cached are taken over, and of a page that fits in part a copy; what an older sequence is just computing is
@@ -25,6 +26,7 @@
 #include "cache/page_pool.h"
 #include "cache/prefix_cache.h"
 #include "engine/sequence.h"
+#include "engine/step_costs.h"
 
 namespace ridge::engine {
 
@@ -48,6 +50,7 @@ struct Chunk {
 struct Plan {
   std::vector<Chunk> chunks;
   int64_t tokens = 0, logit_rows = 0;  // over all chunks
+  StepShape shape;
 };
 
 class Scheduler {
@@ -65,8 +68,8 @@ class Scheduler {
   const Plan& Next();
   // Page copies that must be done, in order, before the step that Next returned. Each is handed out once.
   std::vector<cache::PageCopy> TakeCopies() { return std::exchange(copies_, {}); }
-  // The step that Next returned was computed.
-  void Commit();
+  // The step that Next returned was computed, in so much time (0: not measured).
+  void Commit(double step_ms = 0);
   // Appends a generated token; the reason if that was the last one.
   std::optional<FinishReason> Accept(Sequence& sequence, TokenId token) const;
   // Takes a sequence out, wherever it is; its pages are the cache's or free. Null when there is none of this id.
@@ -86,7 +89,9 @@ class Scheduler {
  private:
   int64_t available_pages() const { return pool_->free_pages() + pool_->idle_pages(); }
   bool MakeRoom(const Sequence& sequence, int64_t tokens);
+  bool MayAdmit() const;
   bool Admit();
+  void PlacePrompt(Sequence& sequence);
   void ExtendCached(Sequence& sequence);
   bool CopyCached(Sequence& sequence);
   void Keep(Sequence& sequence);
@@ -104,6 +109,8 @@ class Scheduler {
   Plan plan_;
   std::vector<cache::PageCopy> copies_;
   std::vector<int32_t> free_slots_;  // of recurrent state: max_running of them, whether the model has such state or not
+  StepCosts costs_;
+  int64_t prompt_room_ = 0;  // prompt tokens that the plan still takes
   int64_t preemptions_ = 0;
 };
 

@@ -1,0 +1,54 @@
+// What steps have cost so far, and from that how many prompt tokens a step may take along without making those who decode wait too long.
+//
+//   StepCosts costs(64);
+//   int64_t n = costs.PromptTokens(4, 512);    // beside 4 tokens that decode
+//   costs.Observe({.decode_tokens = 4, .prompt_tokens = n}, 41.5);
+//
+// The bound: a step that decodes and works on prompts lasts at most kMostStretch times as long as one that only decodes. So the gap between two
+// tokens of an answer grows by that factor at most while prompts are computed, and prompts get the rest of the time. Both times are learnt from
+// measured steps; where the first is not known, or old, one step only decodes. Without any measured step there is no bound.
+// Guarantees: no clock of its own, deterministic in what it was told. PromptTokens gives 0 only once in a row, so prompts always get on.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+namespace ridge::engine {
+
+struct StepShape {
+  int64_t decode_tokens = 0;  // drafts included
+  int64_t prompt_tokens = 0;
+};
+
+class StepCosts {
+ public:
+  // The bound is 2.5; the rest is for what varies between steps.
+  static constexpr double kMostStretch = 2.35;
+  // Steps that take prompts along until the cost of decoding alone is measured again.
+  static constexpr int64_t kStaleSteps = 64;
+
+  explicit StepCosts(int64_t max_decode_tokens);
+
+  // For the next step. most: what it has room for.
+  int64_t PromptTokens(int64_t decode_tokens, int64_t most);
+  void Observe(const StepShape& shape, double ms);
+
+  // Expected time of a step that only decodes n tokens; none before the first was seen.
+  std::optional<double> DecodeMs(int64_t n) const;
+
+ private:
+  struct Mean {
+    double value = 0;
+    int64_t samples = 0;
+    void Add(double sample);
+  };
+
+  std::vector<Mean> decode_ms_;  // [tokens]
+  Mean prompt_token_ms_;         // beside decoding: what one more prompt token adds
+  Mean lone_token_ms_;           // of steps that only work on prompts
+  int64_t since_decode_ = 0;     // steps with prompts since one without
+  bool measured_ = false, probing_ = false;
+};
+
+}  // namespace ridge::engine
