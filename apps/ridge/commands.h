@@ -17,6 +17,7 @@ void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
 void AddRoofline(CLI::App& root, Invocation& invocation);
 void AddRun(CLI::App& root, Invocation& invocation);
+void AddServe(CLI::App& root, Invocation& invocation);
 void AddShow(CLI::App& root, Invocation& invocation);
 void AddTemplate(CLI::App& root, Invocation& invocation);
 void AddTokenize(CLI::App& root, Invocation& invocation);
@@ -25,6 +26,7 @@ void AddTokenize(CLI::App& root, Invocation& invocation);
 // clang-format off
 inline constexpr AddCommand kCommands[] = {
     AddRun,
+    AddServe,
     AddBench,
     AddBatchedBench,
     AddRoofline,

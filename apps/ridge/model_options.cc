@@ -113,6 +113,8 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .batch_tokens = batch_,
                                   .chunk_tokens = chunk_,
                                   .logit_rows = needs.logit_rows,
+                                  .sequences = needs.sequences,
+                                  .kv_bytes = needs.kv_bytes,
                                   .page_tokens = page_,
                                   .flash_attention = flash_attention,
                                   .strict = strict_,

@@ -21,7 +21,9 @@ namespace ridge::app {
 struct LoadNeeds {
   int64_t logit_rows = 1;  // rows of a step that may give logits
   std::optional<int64_t> context_tokens =
-      {};  // where -c is not given (bench sizes its own); not given: the default of the runtime
+      {};                 // where -c is not given (bench sizes its own); not given: the default of the runtime
+  int64_t sequences = 1;  // that the KV pool has room for
+  std::optional<uint64_t> kv_bytes = {};
 };
 
 class ModelOptions {

@@ -130,7 +130,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->work = std::unique_ptr<Work>(new Work{.sampler = std::move(sampler),
                                                   .draw_stream = request.draw_stream,
                                                   .logprobs = request.logprobs,
-                                                  .outbox = std::make_shared<Outbox>(),
+                                                  .outbox = std::make_shared<Outbox>(request.notify),
                                                   .submitted = Clock::now()});
   return sequence;
 }

@@ -29,6 +29,7 @@ void Outbox::Push(TokenEvent event) {
     events_.push_back(std::move(event));
   }
   changed_.notify_one();
+  if (notify_) notify_();
 }
 
 void Outbox::Finish(Summary summary) {
@@ -37,6 +38,7 @@ void Outbox::Finish(Summary summary) {
     summary_ = std::move(summary);
   }
   changed_.notify_one();
+  if (notify_) notify_();
 }
 
 Outbox::Got Outbox::Next(std::chrono::milliseconds timeout, TokenEvent& event) {

@@ -10,8 +10,10 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #include "engine/request.h"
 
@@ -20,6 +22,9 @@ namespace ridge::engine {
 class Outbox {
  public:
   enum class Got { kToken, kEnd, kNothing };
+
+  // notify: see Request.
+  explicit Outbox(std::function<void()> notify = {}) : notify_(std::move(notify)) {}
 
   void Push(TokenEvent event);
   void Finish(Summary summary);
@@ -34,6 +39,7 @@ class Outbox {
   std::condition_variable changed_;
   std::deque<TokenEvent> events_;
   std::optional<Summary> summary_;
+  std::function<void()> notify_;
 };
 
 }  // namespace ridge::engine

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -42,6 +43,8 @@ struct Request {
   std::string tenant = {};      // who shares the engine with the others; empty is one of them
   std::optional<Clock::time_point> deadline = {};  // not begun by then: fails; nothing is kept waiting in vain
   Speculation speculation = Speculation::kOff;
+  // Called on the engine's thread after each event and after the end: "look at the outbox". Must be quick and not call the engine.
+  std::function<void()> notify = {};
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kFailed };

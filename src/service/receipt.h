@@ -28,6 +28,9 @@ struct Receipt {
   double detokenize_after_ms = 0;  // of it, when the engine was done: not hidden behind a decode step
   std::optional<double> ttft_ms;   // from Submit to the first token
   int64_t nan_logits = 0;
+  int64_t preemptions = 0, drafts_proposed = 0, drafts_accepted = 0, kv_pages = 0,
+          computed_n = 0;  // see engine::Summary
+  double total_ms = 0;     // from Submit to the end of the engine's work
 
   // Computed tokens over computing time.
   std::optional<double> prompt_per_second() const {

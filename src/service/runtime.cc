@@ -18,6 +18,7 @@ constexpr int64_t kDefaultBatchTokens = 2048;
 constexpr int64_t kDefaultChunkTokens = 512;
 constexpr int64_t kMaxChunkTokens = 65536;      // the workspace grows with it
 constexpr int64_t kMaxContextTokens = 1 << 30;  // positions are 32 bits wide
+constexpr double kPoolShare = 0.8;              // of free memory, for a KV pool that nobody sized
 
 class Timer {
  public:
@@ -110,21 +111,41 @@ Status Runtime::ResolveChunk(const RuntimeOptions& options) {
 Status Runtime::ResolvePages(const RuntimeOptions& options) {
   const int64_t page = options.page_tokens;
   RIDGE_RETURN_IF_ERROR(CheckRange("--kv-page", page, 1, kMaxContextTokens));
-  state_options_ = {.n_pages = (context_tokens_ + page - 1) / page,
+  const double page_bytes =
+      model_->KvBytesPerToken(backend::ValueBytes(options.k_type), backend::ValueBytes(options.v_type)) *
+      static_cast<double>(page);
+  const int64_t one = (context_tokens_ + page - 1) / page;
+  const MemoryBudget memory = ReadMemory();
+  const double model_bytes = static_cast<double>(model_->file().size_bytes());
+  const double state_bytes =
+      static_cast<double>(model_->StateBytes()) * static_cast<double>(std::max<int64_t>(1, options.sequences));
+  const double room_bytes = static_cast<double>(memory.allowed_bytes) - model_bytes - state_bytes;
+  int64_t pages = one * std::max<int64_t>(1, options.sequences);
+  pages_reason_ = fmt::format("room for {} requests of {} tokens", options.sequences, context_tokens_);
+  if (options.kv_bytes) {
+    pages = static_cast<int64_t>(static_cast<double>(*options.kv_bytes) / page_bytes);
+    pages_reason_ = "given by --kv-memory";
+    if (pages < 1) {
+      return Fail(Code::kOutOfRange, "the KV pool is smaller than one page")
+          .Where("--kv-memory")
+          .Found(fmt::format("{} bytes", *options.kv_bytes))
+          .Expected(fmt::format("{:.0f} bytes for {} tokens, or more", page_bytes, page));
+    }
+  } else if (pages > one && memory.allowed_bytes > 0 &&
+             static_cast<double>(pages) * page_bytes > kPoolShare * room_bytes) {
+    // Chosen, not given: it gives way.
+    pages = std::max(one, static_cast<int64_t>(kPoolShare * room_bytes / page_bytes));
+    pages_reason_ = fmt::format("{:.0f} % of the memory that the weights leave ({})", 100 * kPoolShare, memory.reason);
+  }
+  state_options_ = {.n_pages = pages,
                     .page_tokens = page,
                     .k_type = options.k_type,
                     .v_type = options.v_type,
                     .flash_attention = options.flash_attention};
-  const double kv_bytes =
-      model_->KvBytesPerToken(backend::ValueBytes(options.k_type), backend::ValueBytes(options.v_type)) *
-      static_cast<double>(state_options_.n_pages * page);
-  const double state_bytes = static_cast<double>(model_->StateBytes());  // of one sequence
-  const MemoryBudget memory = ReadMemory();
-  const double model_bytes = static_cast<double>(model_->file().size_bytes());
-  if (memory.allowed_bytes == 0 || kv_bytes + state_bytes + model_bytes <= static_cast<double>(memory.allowed_bytes))
-    return {};
+  const double kv_bytes = page_bytes * static_cast<double>(pages);
+  if (memory.allowed_bytes == 0 || kv_bytes <= room_bytes) return {};
   return Fail(Code::kResourceExhausted, "the model and its KV cache do not fit into memory")
-      .Where(fmt::format("-c {}", context_tokens_))
+      .Where(options.kv_bytes ? "--kv-memory" : fmt::format("-c {}", context_tokens_))
       .Found(fmt::format("{:.1f} GB of weights and {:.1f} GB of KV", model_bytes / 1e9, (kv_bytes + state_bytes) / 1e9))
       .Expected(fmt::format("{:.1f} GB at most ({})", static_cast<double>(memory.allowed_bytes) / 1e9, memory.reason))
       .Remedy("give a smaller context with -c, or use a smaller model");

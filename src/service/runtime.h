@@ -30,6 +30,9 @@ struct RuntimeOptions {
   std::optional<int64_t> batch_tokens;  // most prompt tokens that are asked for at once; not given: 2048
   std::optional<int64_t> chunk_tokens;  // prompt tokens of one step; not given: 512, or batch_tokens if that is less
   int64_t logit_rows = 1;               // rows of a step that may give logits
+  int64_t sequences = 1;                // requests that the KV pool has room for, each as long as the context
+  std::optional<uint64_t>
+      kv_bytes;  // size of the KV pool; not given: room for `sequences`, or less where memory is short
   int64_t page_tokens = 32;
   backend::KvType k_type = backend::KvType::kF16, v_type = backend::KvType::kF16;
   graph::PassSet passes = graph::PassSet::All();
@@ -63,8 +66,9 @@ class Runtime {
   bool blas() const { return blas_; }
   bool bit_stable() const { return !blas_; }  // the numerics contract holds
   bool strict() const { return strict_; }
-  // Enough pages for one request that fills the context.
+  // Enough pages for one request that fills the context, unless kv_bytes was given.
   const backend::StateOptions& state_options() const { return state_options_; }
+  const std::string& pages_reason() const { return pages_reason_; }
   const LoadTimes& times() const { return times_; }
   const std::vector<std::string>& notes() const { return notes_; }  // one line each, for people
 
@@ -85,6 +89,7 @@ class Runtime {
   graph::PassSet passes_ = graph::PassSet::All();
   bool strict_ = false, blas_ = false;
   backend::StateOptions state_options_;
+  std::string pages_reason_;
   LoadTimes times_;
   std::vector<std::string> notes_;
 };

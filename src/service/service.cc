@@ -42,22 +42,48 @@ void TextStream::Cancel() { engine_->Cancel(ticket_.id); }
 TextStream::Got TextStream::Next(std::chrono::milliseconds timeout, TextEvent& event) {
   event = {};
   if (ended_) return Got::kEnd;
-  engine::TokenEvent token;
-  switch (ticket_.outbox->Next(timeout, token)) {
-    case Outbox::Got::kNothing: return Got::kNothing;
-    case Outbox::Got::kEnd: return End(event);
-    case Outbox::Got::kToken:
-      return matcher_.matched() ? Got::kNothing : Take(token, event);  // computed before the engine heard of the stop
+  for (engine::TokenEvent token;;) {
+    switch (ticket_.outbox->Next(timeout, token)) {
+      case Outbox::Got::kNothing: return Got::kNothing;
+      case Outbox::Got::kEnd: return End(event);
+      case Outbox::Got::kToken:
+        if (matcher_.matched()) continue;  // computed before the engine heard of the stop
+        return Take(token, event);
+    }
   }
-  return Got::kNothing;
 }
 
-TextStream::Got TextStream::Take(const engine::TokenEvent& token, TextEvent& event) {
+// Moves out the tokens whose text is shown by now; of a text that a stop string cut, also the token that the cut goes through.
+void TextStream::Release(TextEvent& event) {
+  const auto shown = [this](const Held& held) {
+    if (matcher_.matched() && held.scored.begin_bytes < shown_bytes_) return true;
+    return held.whole && held.end_bytes <= shown_bytes_;
+  };
+  for (; !held_.empty() && shown(held_.front()); held_.pop_front())
+    event.scored.push_back(std::move(held_.front().scored));
+}
+
+TextStream::Got TextStream::Take(engine::TokenEvent& token, TextEvent& event) {
   const Clock::time_point begin = Clock::now();
   const bool visible = ticket_.outbox->finished();
   ids_.push_back(token.token);
   event.token = token.token;
-  if (!token.stop) event.text = matcher_.Push(decoder_.Push(token.token));
+  if (!token.stop) {
+    const size_t before = decoded_bytes_;
+    const std::string decoded = decoder_.Push(token.token);
+    decoded_bytes_ += decoded.size();
+    event.text = matcher_.Push(decoded);
+    shown_bytes_ += event.text.size();
+    if (token.logprob) {
+      held_.push_back({.scored = {token.token, *token.logprob, std::move(token.top), before}});
+      if (!decoder_.pending()) {
+        for (Held& held : held_) {
+          if (!std::exchange(held.whole, true)) held.end_bytes = decoded_bytes_;
+        }
+      }
+      Release(event);
+    }
+  }
   if (!receipt_.ttft_ms) receipt_.ttft_ms = std::chrono::duration<double, std::milli>(token.at - submitted_).count();
   receipt_.predicted_n++;
   receipt_.predicted_ms += token.decode_ms;
@@ -73,12 +99,19 @@ TextStream::Got TextStream::End(TextEvent& event) {
   const Clock::time_point begin = Clock::now();
   if (!flushed_) {
     flushed_ = true;
-    event.text = matcher_.Push(decoder_.Flush());
+    const std::string decoded = decoder_.Flush();
+    decoded_bytes_ += decoded.size();
+    event.text = matcher_.Push(decoded);
     if (!matcher_.matched()) event.text += matcher_.Flush();
+    shown_bytes_ += event.text.size();
+    for (Held& held : held_) {
+      if (!std::exchange(held.whole, true)) held.end_bytes = decoded_bytes_;
+    }
+    Release(event);
     const double ms = MsSince(begin);
     receipt_.detokenize_ms += ms;
     receipt_.detokenize_after_ms += ms;
-    if (!event.text.empty()) return Got::kEvent;
+    if (!event.text.empty() || !event.scored.empty()) return Got::kEvent;
   }
   ended_ = true;
   const engine::Summary& summary = ticket_.outbox->summary();
@@ -88,6 +121,12 @@ TextStream::Got TextStream::End(TextEvent& event) {
   receipt_.prompt_chunks = summary.prompt_chunks;
   receipt_.cache_n = summary.cached_tokens;
   receipt_.nan_logits = summary.nan_logits;
+  receipt_.preemptions = summary.preemptions;
+  receipt_.drafts_proposed = summary.drafts_proposed;
+  receipt_.drafts_accepted = summary.drafts_accepted;
+  receipt_.kv_pages = summary.kv_pages;
+  receipt_.computed_n = summary.computed_tokens;
+  receipt_.total_ms = std::chrono::duration<double, std::milli>(summary.at - submitted_).count();
   if (receipt_.reason == FinishReason::kFailed) error_ = summary.error;
   return Got::kEnd;
 }
@@ -121,6 +160,7 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
                                                                    .step_tokens = loaded.chunk_tokens(),
                                                                    .max_running = options.max_running,
                                                                    .max_waiting = options.max_waiting,
+                                                                   .prefix_cache = options.prefix_cache,
                                                                    .state = loaded.state_options()}));
   service->create_ms_ = MsSince(begin);
   return service;
@@ -180,22 +220,53 @@ Error Service::BlameMessage(Error error, const TextRequest& request) const {
 }
 
 Result<std::unique_ptr<TextStream>> Service::Submit(const TextRequest& request) {
+  RIDGE_ASSIGN_OR_RETURN(auto streams, SubmitGroup(request, 1));
+  return std::move(streams.front());
+}
+
+Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const TextRequest& request, int64_t n) {
   const Clock::time_point begin = Clock::now();
-  if (request.messages == nullptr && request.prompt.empty()) return Fail(Code::kInvalidArgument, "the prompt is empty");
-  RIDGE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, Tokenize(request));
-  if (ids.empty()) return Fail(Code::kInvalidArgument, "the prompt gives no tokens");
-  std::unique_ptr<TextStream> stream(new TextStream(engine_.get(), *tokenizer_, request.stop));
-  stream->submitted_ = begin;
-  stream->prompt_ids_ = ids;
-  stream->receipt_.prompt_n = static_cast<int64_t>(ids.size());
-  stream->receipt_.tokenize_ms = MsSince(begin);
-  auto ticket = engine_->Submit({.prompt = std::move(ids),
-                                 .max_tokens = request.max_tokens,
-                                 .stop_tokens = request.ignore_end ? std::vector<TokenId>() : end_tokens_,
-                                 .sampling = request.sampling});
-  if (!ticket) return std::unexpected(BlameMessage(std::move(ticket).error(), request));
-  stream->ticket_ = std::move(*ticket);
-  return stream;
+  std::vector<TokenId> ids = request.prompt_ids;
+  if (ids.empty()) {
+    if (request.messages == nullptr && request.prompt.empty())
+      return Fail(Code::kInvalidArgument, "the prompt is empty");
+    RIDGE_ASSIGN_OR_RETURN(ids, Tokenize(request));
+    if (ids.empty()) return Fail(Code::kInvalidArgument, "the prompt gives no tokens");
+  }
+  const double tokenize_ms = MsSince(begin);
+  const auto prompt_n = static_cast<int64_t>(ids.size());
+  const int64_t context = runtime_->context_tokens();
+  if (request.whole_answer && request.max_tokens > 0 && prompt_n < context && prompt_n + request.max_tokens > context) {
+    return std::unexpected(
+        Error{.code = Code::kOutOfRange,
+              .what = "the prompt and the answer do not fit the context",
+              .found = fmt::format("{} tokens of prompt and {} asked for", prompt_n, request.max_tokens),
+              .expected = fmt::format("{} tokens at most", context),
+              .remedy = "ask for fewer, or give more context with -c"});
+  }
+  auto tickets = engine_->SubmitGroup({.prompt = ids,
+                                       .max_tokens = request.max_tokens,
+                                       .stop_tokens = request.ignore_end ? std::vector<TokenId>() : end_tokens_,
+                                       .sampling = request.sampling,
+                                       .logprobs = request.logprobs,
+                                       .cache_salt = request.cache_salt,
+                                       .use_cache = request.use_cache,
+                                       .priority = request.priority,
+                                       .speculation = request.speculation,
+                                       .notify = request.notify},
+                                      n);
+  if (!tickets) return std::unexpected(BlameMessage(std::move(tickets).error(), request));
+  std::vector<std::unique_ptr<TextStream>> streams;
+  for (engine::Ticket& ticket : *tickets) {
+    std::unique_ptr<TextStream> stream(new TextStream(engine_.get(), *tokenizer_, request.stop));
+    stream->submitted_ = begin;
+    stream->receipt_.prompt_n = prompt_n;
+    stream->receipt_.tokenize_ms = tokenize_ms;
+    stream->ticket_ = std::move(ticket);
+    streams.push_back(std::move(stream));
+  }
+  streams.front()->prompt_ids_ = std::move(ids);
+  return streams;
 }
 
 }  // namespace ridge::service

@@ -9,11 +9,14 @@
 #pragma once
 
 #include <chrono>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -30,17 +33,35 @@ namespace ridge::service {
 
 struct TextRequest {
   std::string prompt;                                // completed as it is, when messages is null
+  std::vector<TokenId> prompt_ids;                   // not empty: completed as they are, in place of both texts
   const nlohmann::ordered_json* messages = nullptr;  // a conversation for the model's template; borrowed during Submit
   const nlohmann::ordered_json* template_kwargs = nullptr;  // variables for the template, or null
   int64_t max_tokens = -1;                                  // -1: until the model ends or the context is full
   bool ignore_end = false;                                  // the model's end tokens do not end the answer
   std::vector<std::string> stop;                            // each ends the answer and is not part of it
+  // max_tokens is kept or refused: prompt and answer must fit the context together. Else a full context ends the answer.
+  bool whole_answer = false;
+  int32_t logprobs = -1;   // alternatives per token; -1: no log-probabilities
+  std::string cache_salt;  // prefixes are shared only between equal salts
+  bool use_cache = true;
+  int32_t priority = 0;  // higher first
+  engine::Speculation speculation = engine::Speculation::kOff;
+  std::function<void()> notify;  // an event or the end is there; see engine::Request
   sampling::SamplingParams sampling;
+};
+
+// A token of the shown text. The text and the log-probabilities of a stream have one clock: a token's come with the text that completes it.
+struct ScoredToken {
+  TokenId token = -1;
+  float logprob = 0;
+  std::vector<std::pair<TokenId, float>> top;  // best first
+  size_t begin_bytes = 0;                      // where its text begins in the answer
 };
 
 struct TextEvent {
   std::string text;    // perhaps empty: the token gave nothing that can be shown yet
   TokenId token = -1;  // -1: text that was held back
+  std::vector<ScoredToken> scored;
 };
 
 class TextStream {
@@ -48,7 +69,7 @@ class TextStream {
   enum class Got { kEvent, kEnd, kNothing };
   ~TextStream();  // cancels what still runs
 
-  // Waits at most `timeout`. kNothing: nothing came in that time.
+  // Waits at most `timeout`. kNothing: nothing came in that time, and notify tells when to look again.
   Got Next(std::chrono::milliseconds timeout, TextEvent& event);
   void Cancel();
 
@@ -62,13 +83,21 @@ class TextStream {
  private:
   friend class Service;
   TextStream(engine::Engine* engine, const text::Tokenizer& tokenizer, std::vector<std::string> stop);
-  Got Take(const engine::TokenEvent& token, TextEvent& event);
+  Got Take(engine::TokenEvent& token, TextEvent& event);
+  void Release(TextEvent& event);
   Got End(TextEvent& event);
 
   engine::Engine* engine_;
   engine::Ticket ticket_;
   text::StreamDecoder decoder_;
   StopMatcher matcher_;
+  struct Held {
+    ScoredToken scored;
+    size_t end_bytes = 0;  // in the decoded text
+    bool whole = false;    // its last character is complete
+  };
+  std::deque<Held> held_;
+  size_t decoded_bytes_ = 0, shown_bytes_ = 0;
   std::vector<TokenId> prompt_ids_, ids_;
   engine::Clock::time_point submitted_;
   bool flushed_ = false, ended_ = false;
@@ -79,6 +108,7 @@ class TextStream {
 struct ServiceOptions {
   int64_t max_running = 1;
   size_t max_waiting = 64;
+  bool prefix_cache = true;
 };
 
 class Service {
@@ -89,6 +119,10 @@ class Service {
   // Errors: kOutOfRange (too long, with figures), kInvalidArgument (empty, sampling, what the template rejects), kUnsupported (messages without a
   // template), kResourceExhausted (too many wait).
   Result<std::unique_ptr<TextStream>> Submit(const TextRequest& request);
+  // n answers to one prompt, which is computed once. Only the first knows prompt_ids. All are accepted or none is.
+  Result<std::vector<std::unique_ptr<TextStream>>> SubmitGroup(const TextRequest& request, int64_t n);
+
+  engine::EngineStats Stats() const { return engine_->Stats(); }
 
   bool has_template() const { return has_template_; }
   const Runtime& runtime() const { return *runtime_; }

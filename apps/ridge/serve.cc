@@ -1,0 +1,178 @@
+// ridge serve: OpenAI's HTTP API over one model.
+#include <fmt/format.h>
+
+#include <cctype>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "model_options.h"
+#include "server/server.h"
+#include "service/service.h"
+
+namespace ridge::app {
+namespace {
+
+using server::Server;
+using service::Service;
+
+struct Options {
+  ModelOptions model;
+  server::ServerOptions server;
+  int64_t running = 8, waiting = 1024;
+  std::string kv_memory, alias, speculation = "auto";
+  bool no_prefix_cache = false;
+};
+
+// "48MiB", "2GB", "1000000".
+Result<uint64_t> ParseBytes(const char* flag, const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},
+                                                            {"B", 1},
+                                                            {"kB", 1e3},
+                                                            {"KB", 1e3},
+                                                            {"KiB", 1024.0},
+                                                            {"k", 1024.0},
+                                                            {"K", 1024.0},
+                                                            {"MB", 1e6},
+                                                            {"MiB", 1048576.0},
+                                                            {"M", 1048576.0},
+                                                            {"GB", 1e9},
+                                                            {"GiB", 1073741824.0},
+                                                            {"G", 1073741824.0}};
+  for (const auto& [name, factor] : kUnits) {
+    if (error == std::errc() && unit == name && number >= 0 && number * factor < 1e18)
+      return static_cast<uint64_t>(number * factor);
+  }
+  return Fail(Code::kUsage, "wrong value").Where(flag).Found(text).Expected("a size such as 512MiB or 2GiB");
+}
+
+Result<engine::Speculation> ParseSpeculation(const std::string& name) {
+  using engine::Speculation;
+  for (const Speculation s : {Speculation::kOff, Speculation::kLookup, Speculation::kAuto}) {
+    if (name == engine::Name(s)) return s;
+  }
+  if (name == "draft")
+    return Fail(Code::kUnsupported, "a draft model is not there yet").Where("--spec").Expected("off, lookup or auto");
+  return Fail(Code::kUsage, "wrong value").Where("--spec").Found(name).Expected("off, lookup or auto");
+}
+
+// What requests call the model: the alias, the name in the store, or the file's name without its ending.
+std::string ModelId(const Options& o, const std::string& path) {
+  if (!o.alias.empty()) return o.alias;
+  const std::string& typed = o.model.model();
+  return typed == path ? std::filesystem::path(path).stem().string() : typed;
+}
+
+Status Serve(const Options& o, Output& out) {
+  Interrupt interrupt(out.json);
+  if (o.running < 1 || o.running > 1024)
+    return Fail(Code::kUsage, "wrong value").Where("-np").Found(std::to_string(o.running)).Expected("1 to 1024");
+  if (o.waiting < 1 || o.waiting > 1'000'000)
+    return Fail(Code::kUsage, "wrong value")
+        .Where("--max-waiting")
+        .Found(std::to_string(o.waiting))
+        .Expected("1 to 1000000");
+  RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, ParseSpeculation(o.speculation));
+  LoadNeeds needs{.logit_rows = o.running, .sequences = o.running};
+  if (!o.kv_memory.empty()) {
+    RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));
+  }
+  RIDGE_RETURN_IF_ERROR(o.model.Check(needs));
+  // Before the model is loaded, so that a taken port is known at once. Destroyed last: see Server.
+  RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Listen(o.server));
+  if (!out.json) Note(fmt::format("{}: loading {}", server->url(), o.model.model()));
+  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, o.model.Load(needs));
+  if (o.running > runtime->chunk_tokens()) {
+    return Fail(Code::kOutOfRange, "more sequences than a step may have tokens")
+        .Where("-np")
+        .Found(std::to_string(o.running))
+        .Expected(fmt::format("at most -ub {}", runtime->chunk_tokens()));
+  }
+  const std::string path = runtime->model().file().path();
+  RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Service> service,
+                         Service::Create(std::move(runtime), {.max_running = o.running,
+                                                              .max_waiting = static_cast<size_t>(o.waiting),
+                                                              .prefix_cache = !o.no_prefix_cache}));
+  const std::string id = ModelId(o, path);
+  server->Open(
+      {.service = service.get(),
+       .model_id = id,
+       .aliases = {o.model.model()},
+       .created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
+                      .count(),
+       .speculation = speculation,
+       .version = RIDGE_VERSION});
+  const service::Runtime& loaded = service->runtime();
+  if (out.json) {
+    Json config = ConfigJson(loaded);
+    config["max_running"] = o.running;
+    config["max_waiting"] = o.waiting;
+    config["prefix_cache"] = !o.no_prefix_cache;
+    config["speculation"] = o.speculation;
+    config["kv_pages_reason"] = loaded.pages_reason();
+    RIDGE_RETURN_IF_ERROR(out.Document({{"url", server->url()}, {"model", id}, {"config", std::move(config)}}));
+  } else {
+    const int64_t tokens = loaded.state_options().n_pages * loaded.state_options().page_tokens;
+    Note(fmt::format(
+        "{}: {} on {} threads ({}), {} requests at once of at most {} tokens, KV pool of {} tokens, {:.0f} MiB ({})",
+        server->url(), id, loaded.program().n_threads(), loaded.threads().reason, o.running, loaded.context_tokens(),
+        tokens, static_cast<double>(service->kv_bytes()) / (1 << 20), loaded.pages_reason()));
+  }
+  switch (server->Wait()) {
+    case Server::End::kDrained: break;
+    case Server::End::kCutOff:
+      Note(fmt::format("requests that ran longer than {:.0f} s were cancelled", o.server.drain_s));
+      break;
+    case Server::End::kInterrupted: return Fail(Code::kCancelled, "interrupted");
+  }
+  return {};
+}
+
+}  // namespace
+
+void AddServe(CLI::App& root, Invocation& invocation) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = AddSubcommand(
+      root, "serve", "OpenAI-compatible HTTP server with continuous batching",
+      "ridge serve -m smollm2:135m --port 8080\n"
+      "  curl http://127.0.0.1:8080/v1/chat/completions -d '{\"messages\": [{\"role\": \"user\", \"content\": "
+      "\"Hello\"}]}'\n\n"
+      "Ends in order on SIGTERM or Ctrl-C: no new requests, those that run finish. A second one ends at once.\n"
+      "With --json one document on stdout says the address and every setting, once requests are taken.");
+  options->model.Add(app);
+  server::ServerOptions& server = options->server;
+  app->add_option("--host", server.host, "address to listen on; beyond loopback only with --api-key or --insecure")
+      ->capture_default_str();
+  app->add_option("--port", server.port, "0: any that is free, which is then printed")->capture_default_str();
+  app->add_option("--api-key", server.api_key, "ask for 'Authorization: Bearer KEY' (all but /health and /ready)")
+      ->envname("RIDGE_API_KEY");
+  app->add_flag("--insecure", server.insecure, "listen beyond loopback without a key");
+  app->add_option("--np,--parallel", options->running, "-np: sequences that run at once; more wait")
+      ->capture_default_str();
+  app->add_option("--max-waiting", options->waiting, "sequences that may wait; more are refused with 429")
+      ->capture_default_str();
+  app->add_option("--kv-memory", options->kv_memory,
+                  "size of the KV pool, such as 512MiB (default: room for -np requests of -c tokens, or less where "
+                  "memory is short)");
+  app->add_flag("--no-prefix-cache", options->no_prefix_cache, "compute every prompt in full");
+  app->add_option("--spec", options->speculation, "speculative decoding: off, lookup (in prompt and answer), or auto")
+      ->capture_default_str();
+  app->add_option("-a,--alias", options->alias,
+                  "name of the model in the API (default: as in the store, or the file's name)");
+  app->add_option("--drain", server.drain_s, "seconds that running requests get to finish after SIGTERM")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  app->add_option("--max-connections", server.max_connections, "open connections; more are refused")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 65536));
+  invocation.Bind(app, [options](Output& out) { return Serve(*options, out); });
+}
+
+}  // namespace ridge::app

@@ -1,0 +1,301 @@
+#include "server/answer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <iterator>
+#include <random>
+#include <utility>
+
+#include "server/api_error.h"
+#include "server/logprobs.h"
+
+namespace ridge::server {
+namespace {
+
+using service::Receipt;
+using service::TextEvent;
+using service::TextStream;
+
+std::string Quoted(std::string_view text) { return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+std::string NewId(bool chat) {
+  static constexpr char kLetters[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  std::random_device random;
+  std::string id = chat ? "chatcmpl-" : "cmpl-";
+  for (int i = 0; i < 24; i++) id += kLetters[random() % (sizeof(kLetters) - 1)];
+  return id;
+}
+
+int64_t UnixSeconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+struct Choice {
+  std::unique_ptr<TextStream> stream;
+  std::string text;
+  LogprobText logprobs;
+  bool done = false;
+  std::string_view finish;
+};
+
+class Answer final : public Source {
+ public:
+  Answer(const Context& context, AnswerForm form, std::vector<std::unique_ptr<TextStream>> streams)
+      : context_(&context), form_(std::move(form)) {
+    for (auto& stream : streams) {
+      choices_.emplace_back();
+      choices_.back().stream = std::move(stream);
+      choices_.back().logprobs = LogprobText(form_.chat, context.service->tokenizer());
+    }
+    open_ = choices_.size();
+    const char* object = !form_.chat ? "text_completion" : form_.stream ? "chat.completion.chunk" : "chat.completion";
+    head_ = fmt::format(R"({{"id":{},"object":"{}","created":{},"model":{},"choices":[)", Quoted(NewId(form_.chat)),
+                        object, UnixSeconds(), Quoted(context.model_id));
+  }
+
+  ~Answer() override {
+    for (const Choice& choice : choices_) context_->counts->cancelled += choice.done ? 0 : 1;
+  }
+
+  bool Pull(Response& response, std::string& out) override {
+    if (form_.stream && !std::exchange(begun_, true)) Begin(out);
+    for (size_t i = 0; i < choices_.size(); i++) {
+      if (choices_[i].done) continue;
+      if (!PullChoice(i, response, out)) return true;
+    }
+    if (open_ > 0) return false;
+    if (form_.stream) {
+      End(out);
+    } else {
+      response.body = Whole();
+    }
+    return true;
+  }
+
+ private:
+  // What is known before the first token.
+  void Begin(std::string& out) {
+    for (size_t i = 0; i < choices_.size(); i++) {
+      if (form_.chat)
+        Chunk(out,
+              fmt::format(
+                  R"({{"index":{},"delta":{{"role":"assistant","content":""}},"logprobs":null,"finish_reason":null}})",
+                  i));
+      const std::string* echo = Echo(i);
+      if (echo != nullptr) Chunk(out, Piece(i, *echo, "null"));
+    }
+  }
+
+  const std::string* Echo(size_t i) const {
+    const size_t prompt = i / static_cast<size_t>(form_.n);
+    return prompt < form_.echo.size() ? &form_.echo[prompt] : nullptr;
+  }
+
+  std::string Piece(size_t i, std::string_view text, std::string_view logprobs) const {
+    if (form_.chat) {
+      return fmt::format(R"({{"index":{},"delta":{{"content":{}}},"logprobs":{},"finish_reason":null}})", i,
+                         Quoted(text), logprobs);
+    }
+    return fmt::format(R"({{"index":{},"text":{},"logprobs":{},"finish_reason":null}})", i, Quoted(text), logprobs);
+  }
+
+  void Chunk(std::string& out, std::string_view choice, std::string_view more = "") const {
+    out += "data: ";
+    out += head_;
+    out += choice;
+    out += "]";
+    out += form_.include_usage && more.find("\"usage\"") == std::string_view::npos ? R"(,"usage":null)" : "";
+    out += more;
+    out += "}\n\n";
+  }
+
+  // False: the whole answer failed, and the error is written.
+  bool PullChoice(size_t i, Response& response, std::string& out) {
+    Choice& choice = choices_[i];
+    TextEvent event;
+    for (;;) {
+      switch (choice.stream->Next(std::chrono::milliseconds(0), event)) {
+        case TextStream::Got::kNothing: return true;
+        case TextStream::Got::kEnd: return Finish(i, response, out);
+        case TextStream::Got::kEvent: break;
+      }
+      choice.text += event.text;
+      if (form_.logprobs) {
+        for (const service::ScoredToken& scored : event.scored)
+          choice.logprobs.Add(scored, choice.text, Echo(i) == nullptr ? "" : *Echo(i));
+      }
+      if (!form_.stream || (event.text.empty() && event.scored.empty())) continue;
+      Chunk(out, Piece(i, event.text, form_.logprobs ? choice.logprobs.Take() : "null"));
+    }
+  }
+
+  bool Finish(size_t i, Response& response, std::string& out) {
+    Choice& choice = choices_[i];
+    choice.done = true;
+    const Receipt& receipt = choice.stream->receipt();
+    switch (receipt.reason) {
+      case engine::FinishReason::kStop:
+        choice.finish = "stop";
+        context_->counts->stopped++;
+        break;
+      case engine::FinishReason::kLength:
+        choice.finish = "length";
+        context_->counts->full++;
+        break;
+      case engine::FinishReason::kCancelled:
+        context_->counts->cancelled++;
+        return Break({.status = 503, .message = "the server ended this request", .type = "cancelled_error"}, response,
+                     out);
+      case engine::FinishReason::kFailed:
+        context_->counts->failed++;
+        return Break(choice.stream->error()
+                         ? ToApi(*choice.stream->error(), form_.prompt_field)
+                         : ApiError{.status = 500, .message = "the computation failed", .type = "server_error"},
+                     response, out);
+    }
+    open_--;
+    if (!form_.stream) return true;
+    const char* body = form_.chat ? R"("delta":{})" : R"("text":"")";
+    const bool last = open_ == 0 && !form_.include_usage;
+    Chunk(out, fmt::format(R"({{"index":{},{},"logprobs":null,"finish_reason":"{}"}})", i, body, choice.finish),
+          last ? fmt::format(R"(,"ridge":{})", Ledger()) : "");
+    return true;
+  }
+
+  bool Break(const ApiError& error, Response& response, std::string& out) {
+    if (form_.stream) {
+      out += "data: " + ErrorBody(error) + "\n\ndata: [DONE]\n\n";
+    } else {
+      response = ErrorReply(error).response;
+    }
+    return false;
+  }
+
+  void End(std::string& out) {
+    if (form_.include_usage) Chunk(out, "", fmt::format(R"(,"usage":{},"ridge":{})", Usage(), Ledger()));
+    out += "data: [DONE]\n\n";
+  }
+
+  std::string Whole() const {
+    std::string body = head_;
+    for (size_t i = 0; i < choices_.size(); i++) {
+      const Choice& choice = choices_[i];
+      const std::string logprobs = form_.logprobs ? choice.logprobs.Whole() : "null";
+      const std::string text = Quoted(Echo(i) == nullptr ? choice.text : *Echo(i) + choice.text);
+      if (i > 0) body += ",";
+      if (form_.chat) {
+        fmt::format_to(
+            std::back_inserter(body),
+            R"({{"index":{},"message":{{"role":"assistant","content":{}}},"logprobs":{},"finish_reason":"{}"}})", i,
+            text, logprobs, choice.finish);
+      } else {
+        fmt::format_to(std::back_inserter(body), R"({{"index":{},"text":{},"logprobs":{},"finish_reason":"{}"}})", i,
+                       text, logprobs, choice.finish);
+      }
+    }
+    return fmt::format(R"({}],"usage":{},"ridge":{}}})", body, Usage(), Ledger());
+  }
+
+  // A prompt counts once, however many answers it has.
+  template <class Get>
+  int64_t SumOfPrompts(Get get) const {
+    int64_t sum = 0;
+    for (size_t i = 0; i < choices_.size(); i += static_cast<size_t>(form_.n))
+      sum += get(choices_[i].stream->receipt());
+    return sum;
+  }
+  template <class Value, class Get>
+  Value Sum(Get get) const {
+    Value sum = 0;
+    for (const Choice& choice : choices_) sum += get(choice.stream->receipt());
+    return sum;
+  }
+
+  std::string Usage() const {
+    const int64_t prompt = SumOfPrompts([](const Receipt& r) { return r.prompt_n; });
+    const int64_t cached = SumOfPrompts([](const Receipt& r) { return r.cache_n; });
+    const auto answer = Sum<int64_t>([](const Receipt& r) { return r.predicted_n; });
+    return fmt::format(
+        R"({{"prompt_tokens":{},"completion_tokens":{},"total_tokens":{},"prompt_tokens_details":{{"cached_tokens":{}}}}})",
+        prompt, answer, prompt + answer, cached);
+  }
+
+  // Of several choices the sum; times of the whole are those of the slowest.
+  std::string Ledger() const {
+    Receipt sum = choices_.front().stream->receipt();
+    if (choices_.size() > 1) {
+      sum.prompt_n = SumOfPrompts([](const Receipt& r) { return r.prompt_n; });
+      sum.cache_n = SumOfPrompts([](const Receipt& r) { return r.cache_n; });
+      for (size_t i = 1; i < choices_.size(); i++) {
+        const Receipt& r = choices_[i].stream->receipt();
+        sum.tokenize_ms += i % static_cast<size_t>(form_.n) == 0 ? r.tokenize_ms : 0;
+        sum.prompt_ms = std::max(sum.prompt_ms, r.prompt_ms);
+        sum.queue_ms = std::max(sum.queue_ms, r.queue_ms);
+        sum.predicted_n += r.predicted_n;
+        sum.predicted_ms = std::max(sum.predicted_ms, r.predicted_ms);
+        sum.sample_ms += r.sample_ms;
+        sum.detokenize_ms += r.detokenize_ms;
+        if (r.ttft_ms) sum.ttft_ms = std::min(sum.ttft_ms.value_or(*r.ttft_ms), *r.ttft_ms);
+        sum.preemptions += r.preemptions;
+        sum.drafts_proposed += r.drafts_proposed;
+        sum.drafts_accepted += r.drafts_accepted;
+        sum.kv_pages += r.kv_pages;
+        sum.computed_n += r.computed_n;
+        sum.nan_logits += r.nan_logits;
+        sum.total_ms = std::max(sum.total_ms, r.total_ms);
+      }
+    }
+    const auto decoded = Sum<int64_t>([](const Receipt& r) { return std::max<int64_t>(0, r.predicted_n - 1); });
+    const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
+    std::optional<double> rate;
+    if (sum.predicted_ms > 0 && decoded > 0) rate = 1000.0 * static_cast<double>(decoded) / sum.predicted_ms;
+    const Json ledger = {{"tokenize_ms", sum.tokenize_ms},
+                         {"queue_ms", sum.queue_ms},
+                         {"prompt_n", sum.prompt_n},
+                         {"prompt_ms", sum.prompt_ms},
+                         {"prompt_per_second", or_null(sum.prompt_per_second())},
+                         {"prompt_chunks", sum.prompt_chunks},
+                         {"cache_n", sum.cache_n},
+                         {"predicted_n", sum.predicted_n},
+                         {"predicted_ms", sum.predicted_ms},
+                         {"predicted_per_second", or_null(rate)},
+                         {"sample_ms", sum.sample_ms},
+                         {"detokenize_ms", sum.detokenize_ms},
+                         {"ttft_ms", or_null(sum.ttft_ms)},
+                         {"total_ms", sum.total_ms},
+                         {"computed_n", sum.computed_n},
+                         {"preemptions", sum.preemptions},
+                         {"drafts_proposed", sum.drafts_proposed},
+                         {"drafts_accepted", sum.drafts_accepted},
+                         {"kv_pages", sum.kv_pages},
+                         {"nan_logits", sum.nan_logits},
+                         {"seed", form_.seed}};
+    return ledger.dump();
+  }
+
+  const Context* context_;
+  AnswerForm form_;
+  std::vector<Choice> choices_;
+  std::string head_;
+  size_t open_ = 0;
+  bool begun_ = false;
+};
+
+}  // namespace
+
+Reply NewAnswer(const Context& context, AnswerForm form, std::vector<std::unique_ptr<TextStream>> streams) {
+  Reply reply;
+  reply.streamed = form.stream;
+  if (form.stream) {
+    reply.response.content_type = "text/event-stream; charset=utf-8";
+    reply.response.headers.emplace_back("Cache-Control", "no-cache");
+    reply.response.headers.emplace_back("X-Accel-Buffering", "no");  // a proxy that collects a stream defeats it
+  }
+  reply.rest = std::make_unique<Answer>(context, std::move(form), std::move(streams));
+  return reply;
+}
+
+}  // namespace ridge::server

@@ -1,0 +1,25 @@
+// GET /health: the process answers and the engine makes progress. GET /ready: requests are taken.
+#include <chrono>
+
+#include "server/api_error.h"
+#include "server/routes.h"
+
+namespace ridge::server {
+
+Reply Health(const Context& context, const Request&) {
+  if (context.service == nullptr) return JsonReply({{"status", "loading"}});
+  const engine::EngineStats stats = context.service->Stats();
+  const auto now = engine::Clock::now();
+  const double step_s = stats.stepping ? std::chrono::duration<double>(now - stats.step_begin).count() : 0;
+  Json body = {{"status", "ok"}, {"running", stats.running}, {"waiting", stats.waiting}};
+  if (step_s <= context.stall_s) return JsonReply(body);
+  body["status"] = "stalled";
+  body["step_s"] = step_s;
+  Reply reply = JsonReply(body);
+  reply.response.status = 503;
+  return reply;
+}
+
+Reply Ready(const Context&, const Request&) { return JsonReply({{"status", "ready"}}); }
+
+}  // namespace ridge::server

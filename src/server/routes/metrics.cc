@@ -1,0 +1,125 @@
+// GET /metrics: Prometheus' text format, names as in docs/server.md.
+#include <fmt/format.h>
+
+#include <array>
+#include <iterator>
+#include <span>
+
+#include "server/routes.h"
+
+namespace ridge::server {
+namespace {
+
+class Page {
+ public:
+  explicit Page(std::string labels) : labels_(std::move(labels)) {}
+
+  void Head(std::string_view name, std::string_view type, std::string_view help) {
+    Out("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+  }
+  template <class Value>
+  void Row(std::string_view name, Value value, std::string_view label = "") {
+    Out("{}{{{}{}{}}} {}\n", name, labels_, label.empty() ? "" : ",", label, value);
+  }
+  template <class Value>
+  void Gauge(std::string_view name, Value value, std::string_view help) {
+    Head(name, "gauge", help);
+    Row(name, value);
+  }
+  void Counter(std::string_view name, uint64_t value, std::string_view help) {
+    Head(name, "counter", help);
+    Row(name, value);
+  }
+  void Seconds(const std::string& name, const engine::Histogram& histogram, std::string_view help) {
+    Head(name, "histogram", help);
+    uint64_t sum = 0;
+    for (size_t i = 0; i < histogram.buckets.size(); i++) {
+      sum += histogram.buckets[i];
+      const bool last = i == engine::Histogram::kBounds_s.size();
+      Row(name + "_bucket", sum, last ? "le=\"+Inf\"" : fmt::format("le=\"{}\"", engine::Histogram::kBounds_s[i]));
+    }
+    Row(name + "_sum", histogram.sum_s);
+    Row(name + "_count", histogram.count);
+  }
+  std::string Take() { return std::move(text_); }
+
+ private:
+  template <class... Args>
+  void Out(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+  }
+
+  std::string labels_, text_;
+};
+
+std::string Escaped(std::string_view value) {
+  std::string out;
+  for (const char c : value) {
+    if (c == '\\' || c == '"') out += '\\';
+    out += c == '\n' ? ' ' : c;
+  }
+  return out;
+}
+
+}  // namespace
+
+Reply Metrics(const Context& context, const Request&) {
+  const engine::EngineStats s = context.service->Stats();
+  const Counts& c = *context.counts;
+  Page page(fmt::format("model_name=\"{}\"", Escaped(context.model_id)));
+  page.Gauge("ridge:num_requests_running", s.running, "Sequences that the engine computes now.");
+  page.Gauge("ridge:num_requests_waiting", s.waiting,
+             "Sequences that were taken and have not begun, or were preempted.");
+  page.Head("ridge:kv_pages", "gauge", "KV pages by what they hold; the states sum to ridge:kv_pages_capacity.");
+  page.Row("ridge:kv_pages", s.pages_free, "state=\"free\"");
+  page.Row("ridge:kv_pages", s.pages_held, "state=\"held\"");
+  page.Row("ridge:kv_pages", s.pages_cached, "state=\"cached\"");
+  page.Gauge("ridge:kv_pages_capacity", s.pages_capacity, "KV pages of the pool.");
+  page.Gauge("ridge:kv_page_tokens", s.page_tokens, "Tokens of one KV page.");
+  page.Gauge("ridge:kv_bytes", context.service->kv_bytes(), "Bytes of the KV pool.");
+  page.Counter("ridge:num_preemptions_total", s.preemptions,
+               "Times that a sequence lost its pages and was computed again.");
+  page.Counter(
+      "ridge:prompt_tokens_total", s.prompt_tokens_computed + s.prompt_tokens_cached,
+      "Prompt tokens that are done: computed and cached ones. Computing again after a preemption counts nowhere.");
+  page.Counter("ridge:prompt_tokens_computed_total", s.prompt_tokens_computed,
+               "Prompt tokens that went through the model.");
+  page.Counter("ridge:prompt_tokens_cached_total", s.prompt_tokens_cached, "Prompt tokens found in the prefix cache.");
+  page.Counter("ridge:prompt_tokens_submitted_total", s.prompt_tokens_submitted,
+               "Prompt tokens of all requests: computed, cached, dropped and pending ones.");
+  page.Counter("ridge:prompt_tokens_dropped_total", s.prompt_tokens_dropped,
+               "Prompt tokens of requests that ended before their prompt was done.");
+  page.Gauge("ridge:prompt_tokens_pending", s.prompt_tokens_pending,
+             "Prompt tokens of requests that wait or are at their prompt.");
+  page.Counter("ridge:generation_tokens_total", s.generated_tokens, "Tokens that were generated.");
+  page.Counter("ridge:drafts_proposed_total", s.drafts_proposed, "Draft tokens that a step verified.");
+  page.Counter("ridge:drafts_accepted_total", s.drafts_accepted, "Draft tokens that were right.");
+  page.Counter("ridge:steps_total", s.steps, "Steps of the engine.");
+  page.Counter("ridge:requests_submitted_total", s.submitted, "Sequences taken by the engine.");
+  page.Counter("ridge:requests_finished_total", s.finished, "Sequences that ended, however.");
+  page.Head("ridge:request_success_total", "counter", "Answers by the reason for their end.");
+  page.Row("ridge:request_success_total", c.stopped.load(), "finished_reason=\"stop\"");
+  page.Row("ridge:request_success_total", c.full.load(), "finished_reason=\"length\"");
+  page.Head("ridge:request_failure_total", "counter", "Answers that broke off.");
+  page.Row("ridge:request_failure_total", c.cancelled.load(), "reason=\"cancelled\"");
+  page.Row("ridge:request_failure_total", c.failed.load(), "reason=\"failed\"");
+  page.Seconds("ridge:time_to_first_token_seconds", s.ttft, "From submit to the first token.");
+  page.Seconds("ridge:inter_token_latency_seconds", s.gap, "Between two tokens of a sequence.");
+  page.Seconds("ridge:request_queue_time_seconds", s.queue, "From submit to the first step.");
+  page.Seconds("ridge:e2e_request_latency_seconds", s.end_to_end,
+               "From submit to the end; cancelled requests are left out.");
+  page.Gauge("ridge:http_connections", c.connections.load(), "Open connections.");
+  page.Counter("ridge:http_connections_refused_total", c.connections_refused.load(), "Connections beyond the limit.");
+  page.Counter("ridge:http_requests_total", c.requests.load(), "Requests whose head was read.");
+  page.Head("ridge:http_answers_total", "counter", "Answers by the class of their status.");
+  page.Row("ridge:http_answers_total", c.answers_2xx.load(), "status=\"2xx\"");
+  page.Row("ridge:http_answers_total", c.answers_4xx.load(), "status=\"4xx\"");
+  page.Row("ridge:http_answers_total", c.answers_5xx.load(), "status=\"5xx\"");
+  page.Counter("ridge:http_disconnects_total", c.disconnects.load(), "Requests whose client went away before the end.");
+  Reply reply;
+  reply.response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  reply.response.body = page.Take();
+  return reply;
+}
+
+}  // namespace ridge::server

@@ -1,0 +1,351 @@
+"""ridge serve, from outside, on a tiny random model: answers, streams, errors that name the field, counters with their laws, and its end."""
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from serving import RIDGE, SIGINT, SIGTERM, Server, head, idle
+try:
+    import tiny_model
+    MISSING = ""
+except ImportError as error:
+    tiny_model, MISSING = None, f"needs the Python package {error.name}"
+
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
+
+
+def choices(events):
+    """index -> (text, finish reason, [(token, logprob)]) of the joined chunks."""
+    out = {}
+    for event in events:
+        for choice in event["choices"]:
+            text, finish, probs = out.get(choice["index"], ("", None, []))
+            text += choice.get("text") or (choice.get("delta") or choice.get("message") or {}).get("content") or ""
+            lp = choice["logprobs"] or {}
+            probs = probs + [(t["token"], t["logprob"]) for t in lp.get("content") or []] + list(zip(lp.get("tokens") or [], lp.get("token_logprobs") or []))
+            assert finish is None, "a chunk after the last"
+            out[choice["index"]] = (text, choice["finish_reason"], probs)
+    return out
+
+
+@unittest.skipIf(tiny_model is None, MISSING)
+class Answers(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, folder)
+        model = os.path.join(folder, "chat.gguf")
+        tiny_model.write_tiny_model(model, tiny_model.CHATML)
+        cls.path = model
+        cls.server = cls.enterClassContext(Server(model, "-np", "4", "-c", "200", "-t", "2"))
+
+    def good(self, path, body):
+        status, document = self.server.post(path, body)
+        self.assertEqual(status, 200, document)
+        return document
+
+    def bad(self, status, param, path, body, says=""):
+        found, document = self.server.post(path, body)
+        self.assertEqual(found, status, document)
+        error = document["error"]
+        self.assertEqual(set(error), {"message", "type", "param", "code"})
+        self.assertEqual(error["param"], param, error)
+        self.assertIn(says, error["message"])
+        return error
+
+    def test_models_health_ready(self):
+        models = json.loads(self.server.get("/v1/models")[2])
+        self.assertEqual([m["id"] for m in models["data"]], ["chat"])
+        self.assertEqual(self.server.get("/ready")[0], 200)
+        self.assertEqual(json.loads(self.server.get("/health")[2])["status"], "ok")
+
+    def test_stream_joins_to_the_answer_in_one_piece(self):
+        for temperature in (0, 1.5):
+            for more in ({}, {"stop": ["e", "qu"]}, {"stop": "\u00e9\u00e9\u00e9"}, {"n": 3}):
+                text = {"prompt": "the quick", "max_tokens": 60, "temperature": temperature, "seed": 7, "logprobs": 2, "ignore_eos": True, **more}
+                chat = {"messages": [{"role": "user", "content": "quick"}], "max_tokens": 60, "temperature": temperature, "seed": 7,
+                        "logprobs": True, "top_logprobs": 2, "ignore_eos": True, **more}
+                for path, body in ((TEXT, text), (CHAT, chat)):
+                    with self.subTest(path=path, temperature=temperature, more=more):
+                        whole, events = self.good(path, body), self.server.stream(path, body)
+                        self.assertEqual(choices(events), choices([whole]))
+                        self.assertEqual(len(whole["choices"]), more.get("n", 1))
+                        if more.get("stop") == ["e", "qu"]:
+                            self.assertNotIn("e", whole["choices"][0].get("text", ""))
+
+    def test_a_stop_list_that_never_matches_changes_nothing(self):
+        body = {"prompt": "the quick", "max_tokens": 50, "temperature": 1, "seed": 3, "logprobs": 0}
+        self.assertEqual(choices([self.good(TEXT, body)]), choices([self.good(TEXT, {**body, "stop": ["zzzzzzzz"]})]))
+
+    def test_log_probabilities(self):
+        choice = self.good(CHAT, {"messages": [{"role": "user", "content": "q"}], "max_tokens": 20, "temperature": 0, "logprobs": True, "top_logprobs": 4, "ignore_eos": True})["choices"][0]
+        self.assertEqual(len(choice["logprobs"]["content"]), 20)
+        for token in choice["logprobs"]["content"]:
+            self.assertLessEqual(token["logprob"], 0)
+            self.assertEqual(token["logprob"], max(t["logprob"] for t in token["top_logprobs"]))
+            self.assertEqual(len(token["top_logprobs"]), 4)
+            self.assertIsInstance(bytes(token["bytes"]), bytes)
+        old = self.good(TEXT, {"prompt": "q", "max_tokens": 20, "temperature": 0, "logprobs": 3, "ignore_eos": True})["choices"][0]
+        lp = old["logprobs"]
+        self.assertEqual({len(lp[k]) for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}, {20})
+        for token, at in zip(lp["tokens"], lp["text_offset"]):
+            if "bytes:" not in token and "<|" not in token:
+                self.assertEqual(old["text"][at:at + len(token)], token)
+
+    def test_usage_and_ledger(self):
+        ids = self.good("/tokenize", {"content": "the quick the"})["tokens"]
+        document = self.good(TEXT, {"prompt": ids, "max_tokens": 9, "temperature": 0, "ignore_eos": True})
+        self.assertEqual(document["usage"]["prompt_tokens"], len(ids))
+        self.assertEqual(document["usage"]["completion_tokens"], 9)
+        self.assertEqual(document["usage"]["total_tokens"], len(ids) + 9)
+        self.assertIsInstance(document["usage"]["prompt_tokens_details"]["cached_tokens"], int)
+        names = "tokenize_ms prompt_n prompt_ms prompt_per_second cache_n predicted_n predicted_ms predicted_per_second sample_ms detokenize_ms ttft_ms total_ms".split()
+        self.assertLessEqual(set(names), set(document["ridge"]))
+        body = {"prompt": ids, "max_tokens": 9, "temperature": 0}
+        plain, with_usage = self.server.stream(TEXT, body), self.server.stream(TEXT, {**body, "stream_options": {"include_usage": True}})
+        self.assertTrue(all("usage" not in e for e in plain))
+        self.assertTrue(all(e["usage"] is None for e in with_usage[:-1]))
+        self.assertEqual((with_usage[-1]["choices"], with_usage[-1]["usage"]["prompt_tokens"]), ([], len(ids)))
+        for events in (plain, with_usage):
+            self.assertEqual(["ridge" in e for e in events], [False] * (len(events) - 1) + [True])
+
+    def test_prompts_of_every_form(self):
+        one = self.good(TEXT, {"prompt": "the", "max_tokens": 5, "temperature": 0})["choices"][0]["text"]
+        ids = self.good("/tokenize", {"content": "the"})["tokens"]
+        for prompt in (["the"], ids, [ids], ["the", "the"]):
+            found = self.good(TEXT, {"prompt": prompt, "max_tokens": 5, "temperature": 0})["choices"]
+            self.assertEqual([c["text"] for c in found], [one] * len(found))
+        two = self.good(TEXT, {"prompt": ["the", "q"], "n": 2, "max_tokens": 3})
+        self.assertEqual([c["index"] for c in two["choices"]], [0, 1, 2, 3])
+        echo = {"prompt": "the quick", "max_tokens": 5, "temperature": 0}
+        plain, echoed = self.good(TEXT, echo), self.good(TEXT, {**echo, "echo": True})
+        self.assertEqual(echoed["choices"][0]["text"], "the quick" + plain["choices"][0]["text"])
+        self.assertEqual(choices(self.server.stream(TEXT, {**echo, "echo": True}))[0][0], echoed["choices"][0]["text"])
+
+    def test_seeds(self):
+        body = {"prompt": "the", "max_tokens": 30, "temperature": 1}
+        first = self.good(TEXT, body)
+        again = self.good(TEXT, {**body, "seed": first["ridge"]["seed"]})
+        self.assertEqual(first["choices"], again["choices"])
+        self.assertNotEqual(first["ridge"]["seed"], self.good(TEXT, body)["ridge"]["seed"])
+        three = self.good(TEXT, {**body, "n": 3, "seed": 5})["choices"]
+        self.assertEqual(len({c["text"] for c in three}), 3)
+        self.assertEqual(three[0]["text"], self.good(TEXT, {**body, "seed": 5})["choices"][0]["text"])
+
+    def test_logit_bias(self):
+        ban = self.good(TEXT, {"prompt": "the", "max_tokens": 1, "temperature": 0, "logprobs": 1})["choices"][0]["logprobs"]["tokens"][0]
+        token = self.good("/tokenize", {"content": ban})["tokens"] if "bytes:" not in ban else None
+        if token and len(token) == 1:
+            other = self.good(TEXT, {"prompt": "the", "max_tokens": 1, "temperature": 0, "logit_bias": {str(token[0]): -100}})["choices"][0]["text"]
+            self.assertNotEqual(other, ban)
+        forced = self.good(TEXT, {"prompt": "the", "max_tokens": 3, "temperature": 0, "logit_bias": {str(self.good("/tokenize", {"content": "q"})["tokens"][0]): 100}})
+        self.assertEqual(forced["choices"][0]["text"], "qqq")
+
+    def test_tokens(self):
+        for text in ("the quick", " \u4e16\u754c\U0001f642", "<|im_start|>", ""):
+            ids = self.good("/tokenize", {"content": text})["tokens"]
+            self.assertEqual(self.good("/detokenize", {"tokens": ids})["content"], text)
+            self.assertFalse(set(ids) & {0, 1, 2}, "a control token out of plain text")
+        self.assertEqual(self.good("/tokenize", {"content": "<|im_start|>", "parse_special": True})["tokens"], [1])
+        pieces = self.good("/tokenize", {"content": "\u4e16a", "with_pieces": True})["tokens"]
+        self.assertEqual(pieces[-1]["piece"], "a")
+        self.assertEqual(pieces[0]["piece"], [0xe4])
+
+    def test_refusals_name_the_field(self):
+        user = [{"role": "user", "content": "q"}]
+        for param, change in (("temperature", {"temperature": 3}), ("top_p", {"top_p": True}), ("n", {"n": 0}), ("stop", {"stop": [""]}), ("stop", {"stop": ["a"] * 17}),
+                              ("seed", {"seed": 1.5}), ("stream", {"stream": 1}), ("max_tokens", {"max_tokens": 0}), ("max_tokens", {"max_tokens": 10 ** 12}),
+                              ("top_logprobs", {"top_logprobs": 2}), ("top_logprobs", {"logprobs": True, "top_logprobs": 21}), ("logit_bias", {"logit_bias": {"900": 1}}),
+                              ("logit_bias", {"logit_bias": {"3": 101}}), ("stream_options", {"stream_options": {"include_usage": True}}),
+                              ("stream_options.x", {"stream": True, "stream_options": {"x": 1}}), ("messages", {"messages": []}), ("messages[0].role", {"messages": [{"content": "x"}]}),
+                              ("messages[0].content", {"messages": [{"role": "user"}]}), ("messages[1].role", {"messages": user + [{"role": "robot", "content": "x"}]}),
+                              ("messages[0].content[0].type", {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}),
+                              ("tools", {"tools": [{"type": "function"}]}), ("response_format", {"response_format": {"type": "json_object"}}), ("reasoning_effort", {"reasoning_effort": "low"}),
+                              ("nonsense", {"nonsense": 1}), ("presence_penalty", {"presence_penalty": 2.5})):
+            with self.subTest(param=param, change=change):
+                self.bad(400, param, CHAT, {"messages": user, **change})
+        for value in (None, 5, {}, [], [1, "a"], [1.5], [-1], [10 ** 6], [[[1]]], "", [""]):
+            with self.subTest(prompt=value):
+                found, document = self.server.post(TEXT, {"prompt": value})
+                self.assertEqual(found, 400)
+                self.assertTrue(document["error"]["param"].startswith("prompt"), document)
+        self.bad(404, "model", CHAT, {"model": "other", "messages": user})
+        self.bad(400, "tokens", "/detokenize", {"tokens": [10 ** 6]})
+        self.bad(400, "content", "/tokenize", {})
+        self.assertIn("embedding", self.bad(400, "model", "/v1/embeddings", {"input": "x"})["message"])
+        self.bad(400, "input", "/v1/embeddings", {"input": 5})
+
+    def test_what_asks_for_nothing_passes(self):
+        self.good(CHAT, {"model": "chat", "messages": [{"role": "developer", "content": "x", "tool_calls": None}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+                         "max_tokens": 2, "tools": [], "tool_choice": "auto", "response_format": {"type": "text"}, "temperature": None, "user": "me", "metadata": {}, "modalities": ["text"]})
+
+    def test_too_long(self):
+        long = {"messages": [{"role": "user", "content": "x" * 500}]}
+        self.assertEqual(self.bad(400, "messages", CHAT, long, "200 tokens")["code"], "context_length_exceeded")
+        self.assertEqual(self.bad(400, "messages", CHAT, {**long, "stream": True})["code"], "context_length_exceeded")
+        self.assertEqual(self.bad(400, "prompt", TEXT, {"prompt": [5] * 150, "max_tokens": 51})["code"], "context_length_exceeded")
+        self.assertEqual(self.good(TEXT, {"prompt": [5] * 150, "max_tokens": 50, "ignore_eos": True})["usage"]["total_tokens"], 200)
+
+    def test_json_is_strict(self):
+        for body in (b"", b"x", b"[]", b'"x"', b"null", b'{"prompt": "a", "prompt": "b"}', b'{"prompt": NaN}', b'{"temperature": 1e999, "prompt": "a"}', b'{"prompt": "\xff"}', b'{"prompt": "a"} x',
+                     b'{"prompt": "\xed\xa0\x80"}', b"[" * 100000, b'{"a":' * 100000, b'{"prompt": "a\nb"}', b'{"prompt": "a",}', b"{'prompt': 'a'}"):
+            status, document = self.server.post(TEXT, body)
+            self.assertEqual(status, 400, body[:40])
+            self.assertEqual(document["error"]["type"], "invalid_request_error")
+
+    def test_counters_keep_their_laws(self):
+        self.server.until(idle)
+        before = self.server.metrics()
+        tokens = sum(self.good(TEXT, {"prompt": [9] * n, "max_tokens": 4, "ignore_eos": True})["usage"]["prompt_tokens"] for n in (3, 70, 120))
+        after = self.server.until(idle)
+        for m in (before, after):
+            self.assertEqual(m["ridge:prompt_tokens_total"], m["ridge:prompt_tokens_computed_total"] + m["ridge:prompt_tokens_cached_total"])
+            self.assertEqual(sum(m[f'ridge:kv_pages{{state="{s}"}}'] for s in ("free", "held", "cached")), m["ridge:kv_pages_capacity"])
+            self.assertEqual(m['ridge:kv_pages{state="held"}'], 0)
+            self.assertEqual(m['ridge:time_to_first_token_seconds_bucket{le="+Inf"}'], m["ridge:time_to_first_token_seconds_count"])
+        self.assertEqual(after["ridge:prompt_tokens_total"] - before["ridge:prompt_tokens_total"], tokens)
+        self.assertEqual(after["ridge:generation_tokens_total"] - before["ridge:generation_tokens_total"], 12)
+        self.assertEqual(after['ridge:request_success_total{finished_reason="length"}'] - before['ridge:request_success_total{finished_reason="length"}'], 3)
+
+
+@unittest.skipIf(tiny_model is None, MISSING)
+class Life(unittest.TestCase):
+    """Connections that break, limits, keys, and the end of the server."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.mkdtemp()
+        cls.addClassCleanup(shutil.rmtree, folder)
+        cls.model = os.path.join(folder, "base.gguf")
+        tiny_model.write_tiny_model(cls.model, context=100000)
+
+    def test_connections(self):
+        with Server(self.model, "-np", "4", "-c", "100000") as server:
+            health = b"GET /health HTTP/1.1\r\nHost: x\r\n"
+            self.assertEqual(server.raw(health + b"\r\n" + health + b"Connection: close\r\n\r\n").count(b"HTTP/1.1 200 "), 2)
+            self.assertIn(b"Connection: close", server.raw(b"GET /health HTTP/1.0\r\n\r\n"))
+            answer = server.raw(b"HEAD /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+            self.assertTrue(answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n"))
+            body = b'{"content": "x"}'
+            chunked = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n" + body[:7] + b"\r\n%x\r\n" % len(body[7:]) + body[7:] + b"\r\n0\r\n\r\n"
+            self.assertIn(b'{"tokens":', server.raw(chunked))
+            self.assertIn(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ", self.expect(server, body))
+            for status, data in ((413, head("/tokenize", 40 << 20)), (431, b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100000 + b"\r\n\r\n"), (400, b"noise\r\n\r\n"), (505, b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n"),
+                                 (400, b"GET /health HTTP/1.1\r\n\r\n"), (501, head("/tokenize", 0).replace(b"Content-Length: 0", b"Transfer-Encoding: rot13")), (400, head("/tokenize", -5)),
+                                 (400, head("/tokenize", 5, more="Content-Length: 6\r\n")), (404, head("/no", 0, more="Connection: close\r\n")), (405, head("/health", 0, more="Connection: close\r\n")),
+                                 (405, head("/tokenize", 0, "GET", "Connection: close\r\n"))):
+                with self.subTest(data=data[:60]):
+                    got = server.raw(data)
+                    if got or status not in (400, 505):
+                        self.assertTrue(got.startswith(b"HTTP/1.1 %d " % status), got[:80])
+            self.assertEqual(server.get("/health")[0], 200)
+
+    def expect(self, server, body):
+        got = b""
+        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as link:
+            link.sendall(head("/tokenize", len(body), more="Expect: 100-continue\r\nConnection: close\r\n"))
+            got += link.recv(1000)
+            link.sendall(body)
+            while piece := link.recv(1000):
+                got += piece
+        return got
+
+    def test_the_end_of_the_client_cancels(self):
+        long = {"prompt": "the", "max_tokens": 90000, "ignore_eos": True}
+        with Server(self.model, "-np", "4", "-c", "100000") as server:
+            alone = server.post(TEXT, {"prompt": "quick", "max_tokens": 20, "seed": 1})[1]["choices"]
+            for stream in (True, False):
+                for half in (True, False):
+                    with self.subTest(stream=stream, half=half):
+                        link = server.open_stream(TEXT, {**long}) if stream else self.send(server, long)
+                        server.until(lambda m: m["ridge:num_requests_running"] == 1)
+                        link.shutdown(socket.SHUT_WR) if half else link.close()
+                        server.until(idle)
+                        link.close()
+            # one that does not read slows nobody
+            link = server.open_stream(TEXT, long)
+            self.assertEqual(server.post(TEXT, {"prompt": "quick", "max_tokens": 20, "seed": 1})[1]["choices"], alone)
+            link.close()
+            m = server.until(idle)
+            self.assertEqual(m['ridge:kv_pages{state="held"}'], 0)
+
+    def send(self, server, body):
+        data = json.dumps(body).encode()
+        link = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+        link.sendall(head(TEXT, len(data)) + data)
+        return link
+
+    def test_full_queue(self):
+        with Server(self.model, "-np", "1", "-c", "100000", "--max-waiting", "1") as server:
+            long = {"prompt": "the", "max_tokens": 90000, "ignore_eos": True}
+            links = [server.open_stream(TEXT, long)]
+            server.until(lambda m: m["ridge:num_requests_running"] == 1)
+            links.append(server.open_stream(TEXT, long))
+            server.until(lambda m: m["ridge:num_requests_waiting"] == 1)
+            status, headers, _ = server.request("POST", TEXT, json.dumps({"prompt": "x"}).encode())
+            self.assertEqual((status, headers.get("retry-after")), (429, "1"))
+            for link in links:
+                link.close()
+            server.until(idle)
+            self.assertEqual(server.post(TEXT, {"prompt": "x", "max_tokens": 2})[0], 200)
+
+    def test_key(self):
+        with Server(self.model, "--api-key", "sk-1") as server:
+            self.assertEqual(server.get("/ready")[0], 200)
+            for headers in ({}, {"Authorization": "Bearer sk-2"}, {"Authorization": "Bearer sk-"}, {"Authorization": "sk-1"}, {"Authorization": "Bearer sk-11"}):
+                self.assertEqual(server.get("/v1/models", headers)[0], 401)
+            self.assertEqual(server.get("/v1/models", {"Authorization": "Bearer sk-1"})[0], 200)
+
+    def test_drain(self):
+        with Server(self.model, "-np", "2", "-c", "30000") as server:
+            link = server.open_stream(TEXT, {"prompt": "the", "max_tokens": 15000, "ignore_eos": True, "logprobs": 0})
+            server.until(lambda m: m["ridge:num_requests_running"] == 1)
+            status, err = server.stop(SIGTERM)
+            self.assertEqual(status, 0, err)
+            got = b""
+            while piece := link.recv(1 << 16):
+                got += piece
+            self.assertIn(b"data: [DONE]", got)
+            events = [json.loads(line[6:]) for line in got.decode().splitlines() if line.startswith("data: {")]
+            self.assertEqual(len(choices(events)[0][2]), 15000)
+            link.close()
+
+    def test_a_drain_that_takes_too_long_is_cut_off(self):
+        with Server(self.model, "-np", "2", "-c", "100000", "--drain", "0.1") as server:
+            link = server.open_stream(TEXT, {"prompt": "the", "max_tokens": 90000, "ignore_eos": True})
+            server.until(lambda m: m["ridge:num_requests_running"] == 1)
+            status, err = server.stop(SIGTERM)
+            self.assertEqual(status, 0, err)
+            self.assertIn("cancelled", err)
+            link.close()
+
+    def test_two_interrupts_end_at_once(self):
+        with Server(self.model, "-np", "2", "-c", "100000") as server:
+            link = server.open_stream(TEXT, {"prompt": "the", "max_tokens": 90000, "ignore_eos": True})
+            server.until(lambda m: m["ridge:num_requests_running"] == 1)
+            status, err = server.stop(SIGINT, SIGINT)
+            self.assertEqual(status, 1)
+            self.assertIn("error: interrupted", err)
+            link.close()
+
+    def test_command_line(self):
+        def refused(*arguments):
+            run = subprocess.run([RIDGE, "serve", "-m", self.model, *arguments], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, text=True)
+            self.assertIn("error: ", run.stderr)
+            return run.returncode, run.stderr
+        for arguments in (["--host", "0.0.0.0", "--port", "0"], ["--host", "nowhere"], ["--port", "70000"], ["-np", "0"], ["--spec", "x"], ["--kv-memory", "5x"], ["--kv-memory", "1"], ["-np", "64", "-ub", "32"]):
+            with self.subTest(arguments=arguments):
+                self.assertEqual(refused("--port", "0", *arguments)[0] if "--port" not in arguments else refused(*arguments)[0], 2)
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            self.assertEqual(refused("--port", str(taken.getsockname()[1]))[0], 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
