@@ -52,9 +52,10 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
                   .step_tokens = options.step_tokens,
                   .context_tokens = options.context_tokens,
                   .page_tokens = static_cast<int32_t>(options.state.page_tokens),
-                  .cache_pages = options.state.n_pages},
+                  .cache_pages = options.state.n_pages,
+                  .max_logit_rows = options.max_logit_rows},
                  &pool_),
-      runner_(program, state_.get(), options.vocab, options.max_running) {
+      runner_(program, state_.get(), options.vocab, std::max(options.max_running, options.max_logit_rows)) {
   counts_.pages_capacity = pool_.capacity_pages();
   counts_.page_tokens = options.state.page_tokens;
   counts_.last_step = counts_.step_begin = Clock::now();
@@ -112,7 +113,14 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   if (request.priority != 0) RIDGE_RETURN_IF_ERROR(not_yet("priority"));
   if (!request.tenant.empty()) RIDGE_RETURN_IF_ERROR(not_yet("tenant"));
   if (request.deadline) RIDGE_RETURN_IF_ERROR(not_yet("deadline"));
-  if (request.speculation == Speculation::kLookup) RIDGE_RETURN_IF_ERROR(not_yet("speculation"));
+  const bool can_speculate = options_.max_logit_rows > options_.max_running && state_->slot_bytes() == 0;
+  if (request.speculation == Speculation::kLookup && !can_speculate) {
+    return Fail(Code::kUnsupported, "the engine cannot verify drafts")
+        .Where("speculation")
+        .Found(state_->slot_bytes() > 0 ? "a recurrent model, whose state cannot be taken back"
+                                        : "no more logit rows than sequences")
+        .Remedy("turn speculation off");
+  }
   RIDGE_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request.prompt.size())));
   RIDGE_ASSIGN_OR_RETURN(sampling::Sampler sampler,
                          sampling::Sampler::Create(request.sampling, static_cast<int32_t>(options_.vocab)));
@@ -121,6 +129,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->max_tokens = request.max_tokens < 0 ? -1 : request.max_tokens;
   sequence->stop_tokens = request.stop_tokens;
   sequence->cache_root = CacheRoot(request);
+  sequence->speculates = can_speculate && request.speculation != Speculation::kOff;
   // Tokens are appended while a plan borrows the vector's data only between Commit and Next, but a decode step should not allocate.
   const int64_t most = sequence->max_tokens < 0
                            ? scheduler_.limit_tokens()
@@ -282,7 +291,9 @@ void Engine::Step() {
       sequence.work->summary.prompt_chunks++;
     }
     if (chunk.logits) {
-      Sample(chunk, row++, step_ms);
+      const int64_t rows = chunk.logit_rows();  // before the chunk's sequence may end
+      Verify(chunk, row, step_ms);
+      row += rows;
     } else if (sequence.pending() == 0) {
       Finish(sequence.id, FinishReason::kLength);  // only the prompt was asked for
     }
@@ -293,7 +304,7 @@ void Engine::Step() {
 void Engine::Count(const Chunk& chunk) {
   const Sequence& sequence = *chunk.sequence;
   Work& work = *sequence.work;
-  work.summary.computed_tokens += static_cast<int64_t>(chunk.tokens.size());
+  work.summary.computed_tokens += static_cast<int64_t>(chunk.tokens.size() + chunk.drafts.size());
   const int64_t begin = std::min(chunk.begin, sequence.prompt_tokens);
   const int64_t end = std::min(sequence.computed_tokens, sequence.prompt_tokens);
   if (begin > work.prompt_done) {  // what was skipped came from the cache
@@ -305,8 +316,32 @@ void Engine::Count(const Chunk& chunk) {
   work.prompt_done = std::max(work.prompt_done, end);
 }
 
-void Engine::Sample(const Chunk& chunk, int64_t row, double step_ms) {
+// The first row gives the next token. If that is the first draft, the second row is the row of what follows, and so on: each token is drawn as if there
+// were no drafts, since a draw depends on its position alone.
+void Engine::Verify(const Chunk& chunk, int64_t row, double step_ms) {
   Sequence& sequence = *chunk.sequence;
+  const int64_t proposed = static_cast<int64_t>(sequence.drafts.size());
+  if (proposed == 0) {
+    Sample(sequence, row, step_ms);
+    return;
+  }
+  Summary& summary = sequence.work->summary;
+  const std::vector<TokenId> drafts = sequence.drafts;
+  counts_.drafts_proposed += static_cast<uint64_t>(proposed);
+  summary.drafts_proposed += proposed;
+  int64_t accepted = 0;
+  while (Sample(sequence, row + accepted, accepted == 0 ? step_ms : 0)) {
+    if (accepted == proposed || sequence.tokens.back() != drafts[static_cast<size_t>(accepted)])
+      return scheduler_.EndDrafts(sequence, accepted);
+    accepted++;
+    counts_.drafts_accepted++;
+    summary.drafts_accepted++;
+    scheduler_.AcceptDraft(sequence);
+  }
+}
+
+// False: the sequence has ended and is gone.
+bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
   Work& work = *sequence.work;
   const std::span<float> logits = runner_.logits(row);
   const Clock::time_point begin = Clock::now();
@@ -314,7 +349,10 @@ void Engine::Sample(const Chunk& chunk, int64_t row, double step_ms) {
   const auto token =
       work.sampler.Sample(logits, sequence.tokens, work.draw_stream, static_cast<uint64_t>(sequence.length()));
   work.summary.nan_logits += work.sampler.nan_count();
-  if (!token) return Finish(sequence.id, FinishReason::kFailed, token.error());
+  if (!token) {
+    Finish(sequence.id, FinishReason::kFailed, token.error());
+    return false;
+  }
   const bool first = sequence.generated() == 0;
   const std::optional<FinishReason> end = scheduler_.Accept(sequence, *token);
   TokenEvent event{.token = *token, .stop = end == FinishReason::kStop, .decode_ms = first ? 0 : step_ms};
@@ -328,6 +366,7 @@ void Engine::Sample(const Chunk& chunk, int64_t row, double step_ms) {
   counts_.generated_tokens++;
   work.outbox->Push(std::move(event));
   if (end) Finish(sequence.id, *end);
+  return !end;
 }
 
 void Engine::Finish(RequestId id, FinishReason reason, std::optional<Error> error) {

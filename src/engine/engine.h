@@ -30,10 +30,11 @@ namespace ridge::engine {
 struct EngineOptions {
   int64_t vocab = 0;  // logits of a row
   int64_t context_tokens = 4096;
-  int64_t step_tokens = 512;  // at most what the program was compiled for
-  int64_t max_running = 1;    // at most the logit rows that the program was compiled for
-  size_t max_waiting = 64;    // requests that have not begun; more are refused
-  bool prefix_cache = true;   // pages of requests that are done serve later ones
+  int64_t step_tokens = 512;   // at most what the program was compiled for
+  int64_t max_running = 1;     // at most the logit rows that the program was compiled for
+  int64_t max_logit_rows = 0;  // that the program was compiled for; above max_running there is room for drafts
+  size_t max_waiting = 64;     // requests that have not begun; more are refused
+  bool prefix_cache = true;    // pages of requests that are done serve later ones
   backend::StateOptions state;
 };
 
@@ -73,7 +74,8 @@ class Engine {
   bool TakeMail();  // false: stop
   void Step();
   void Count(const Chunk& chunk);
-  void Sample(const Chunk& chunk, int64_t row, double step_ms);
+  bool Sample(Sequence& sequence, int64_t row, double step_ms);
+  void Verify(const Chunk& chunk, int64_t row, double step_ms);
   void Finish(RequestId id, FinishReason reason, std::optional<Error> error = std::nullopt);
 
   EngineOptions options_;

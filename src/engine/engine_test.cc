@@ -20,6 +20,15 @@ struct Outcome {
   Summary summary;
 };
 
+// Its likeliest token is the one 7 tokens back, so that answers repeat. Logits still follow from what the pages hold.
+class CopyingProgram : public FakeProgram {
+ public:
+  using FakeProgram::FakeProgram;
+  uint64_t Choose(uint64_t hash, std::span<const TokenId> tokens) const override {
+    return tokens.size() < 7 ? hash : static_cast<uint64_t>(tokens[tokens.size() - 7]);
+  }
+};
+
 Outcome ReadAll(Outbox& outbox) {
   Outcome outcome;
   TokenEvent event;
@@ -428,6 +437,72 @@ TEST(EngineCache, PreemptedRequestsGoOnFromWhatIsStillCached) {
   EXPECT_GT(preemptions, 0);
   EXPECT_EQ(static_cast<uint64_t>(preemptions), (*engine)->Stats().preemptions);
   ExpectLaws((*engine)->Stats());
+}
+
+// Answers that repeat themselves: the fake model is periodic on small vocabularies.
+TEST(EngineSpeculation, TheSameAnswersInFewerSteps) {
+  for (const double temperature : {0.0, 0.4}) {
+    std::vector<Outcome> plain;
+    for (const Speculation speculation : {Speculation::kOff, Speculation::kLookup, Speculation::kAuto}) {
+      CopyingProgram program(kVocab);
+      program.step_ms = 1;
+      EngineOptions options = Options(3, 128, 4);
+      options.step_tokens = 64;
+      options.max_logit_rows = 40;
+      auto engine = Engine::Start(&program, options);
+      std::vector<Ticket> tickets;
+      for (TokenId i = 0; i < 3; i++) {
+        Request request{.prompt = Prompt(30, i),
+                        .max_tokens = 60 + i,
+                        .stop_tokens = {},
+                        .sampling = {.temperature = temperature, .top_k = 0, .top_p = 1.0, .min_p = 0.0, .seed = 5},
+                        .logprobs = 1};
+        request.speculation = speculation;
+        tickets.push_back(*(*engine)->Submit(request));
+      }
+      uint64_t proposed = 0, accepted = 0;
+      for (size_t i = 0; i < 3; i++) {
+        const Outcome outcome = ReadAll(*tickets[i].outbox);
+        EXPECT_EQ(outcome.summary.reason, FinishReason::kLength);
+        EXPECT_EQ(outcome.ids.size(), 60 + i);
+        proposed += static_cast<uint64_t>(outcome.summary.drafts_proposed);
+        accepted += static_cast<uint64_t>(outcome.summary.drafts_accepted);
+        EXPECT_LE(outcome.summary.drafts_accepted, outcome.summary.drafts_proposed);
+        if (speculation == Speculation::kOff) {
+          plain.push_back(outcome);
+          continue;
+        }
+        EXPECT_EQ(outcome.ids, plain[i].ids);
+        for (size_t t = 0; t < outcome.events.size(); t++)
+          EXPECT_EQ(outcome.events[t].logprob, plain[i].events[t].logprob);
+      }
+      const EngineStats stats = (*engine)->Stats();
+      ExpectLaws(stats);
+      EXPECT_EQ(stats.drafts_proposed, proposed);
+      EXPECT_EQ(stats.drafts_accepted, accepted);
+      EXPECT_EQ(stats.pages_held, 0);
+      if (speculation == Speculation::kOff) {
+        EXPECT_EQ(proposed, 0u);
+      } else if (temperature == 0) {
+        EXPECT_GT(accepted, 50u);
+        EXPECT_LT(stats.steps, 60u);
+      }
+    }
+  }
+}
+
+TEST(EngineSpeculation, IsRefusedWhereItCannotWork) {
+  FakeProgram program(kVocab), recurrent(kVocab, true);
+  Request request = NewRequest(Prompt(4), 4);
+  request.speculation = Speculation::kLookup;
+  auto engine = Engine::Start(&program, Options(2));
+  EXPECT_EQ((*engine)->Submit(request).error().code, Code::kUnsupported);
+  EngineOptions options = Options(2);
+  options.max_logit_rows = 8;
+  auto other = Engine::Start(&recurrent, options);
+  EXPECT_EQ((*other)->Submit(request).error().code, Code::kUnsupported);
+  request.speculation = Speculation::kAuto;
+  EXPECT_EQ(Ask(**other, request).ids, FakeProgram::Expected(Prompt(4), 4, kVocab));
 }
 
 TEST(Engine, DrawsFollowTheSeedAloneAndNotTheOrderOfRequests) {

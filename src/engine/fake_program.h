@@ -67,6 +67,9 @@ class FakeProgram : public backend::Program {
     return answer;
   }
 
+  // The likeliest token, modulo the vocabulary: by the hash of all tokens.
+  virtual uint64_t Choose(uint64_t hash, std::span<const TokenId> /*tokens*/) const { return hash; }
+
   Result<std::unique_ptr<backend::StateStore>> NewState(const backend::StateOptions& options) override {
     return std::make_unique<FakeState>(options, recurrent_);
   }
@@ -100,11 +103,15 @@ class FakeProgram : public backend::Program {
         slot(step.positions[static_cast<size_t>(t)]) = step.tokens[static_cast<size_t>(t)];
         if (row >= step.logit_rows.size() || step.logit_rows[row] != t) continue;
         uint64_t hash = kSeed;
-        for (int64_t p = 0; p <= step.positions[static_cast<size_t>(t)]; p++) hash = Mix(hash, slot(p));
+        std::vector<TokenId> seen;
+        for (int64_t p = 0; p <= step.positions[static_cast<size_t>(t)]; p++) {
+          hash = Mix(hash, slot(p));
+          seen.push_back(slot(p));
+        }
         if (recurrent_ && hash != recurrent->hash) return Fail(Code::kInternal, "pages and slot tell different tokens");
         const auto out = logits.subspan(row++ * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_));
         std::fill(out.begin(), out.end(), 0.0f);
-        out[hash % static_cast<uint64_t>(vocab_)] = 1.0f;
+        out[Choose(hash, seen) % static_cast<uint64_t>(vocab_)] = 1.0f;
       }
     }
     if (row != step.logit_rows.size()) return Fail(Code::kInternal, "a logit row is not in the step");

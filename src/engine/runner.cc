@@ -19,11 +19,13 @@ void Runner::Flatten(const Plan& plan) {
   for (size_t s = 0; s < plan.chunks.size(); s++) {
     const Chunk& chunk = plan.chunks[s];
     tokens_.insert(tokens_.end(), chunk.tokens.begin(), chunk.tokens.end());
-    for (size_t i = 0; i < chunk.tokens.size(); i++)
+    tokens_.insert(tokens_.end(), chunk.drafts.begin(), chunk.drafts.end());
+    for (size_t i = 0; i < chunk.tokens.size() + chunk.drafts.size(); i++)
       positions_.push_back(static_cast<int32_t>(chunk.begin) + static_cast<int32_t>(i));
     seq_start_.push_back(static_cast<int32_t>(tokens_.size()));
+    for (int64_t left = chunk.logit_rows(); left > 0; left--)
+      logit_rows_.push_back(static_cast<int32_t>(static_cast<int64_t>(tokens_.size()) - left));
     if (state_->slot_bytes() > 0) slots_.push_back(chunk.sequence->slot);
-    if (chunk.logits) logit_rows_.push_back(static_cast<int32_t>(tokens_.size()) - 1);
     std::copy(chunk.pages.begin(), chunk.pages.end(), page_table_.begin() + static_cast<std::ptrdiff_t>(s * table));
   }
 }

@@ -11,7 +11,7 @@ Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
     : options_(options),
       pool_(pool),
       cache_(pool, options.page_tokens, options.cache_pages),
-      costs_(options.max_running) {
+      costs_(std::max(options.max_running, options.max_logit_rows)) {
   RIDGE_CHECK(options.max_running >= 1 && options.step_tokens >= options.max_running && options.context_tokens >= 1 &&
               options.page_tokens >= 1);
   plan_.chunks.reserve(static_cast<size_t>(options.max_running));
@@ -68,6 +68,7 @@ void Scheduler::Release(Sequence& sequence) {
   }
   sequence.pages->Clear();
   sequence.computed_tokens = 0;
+  sequence.drafts.clear();
   if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
   sequence.slot = -1;
 }
@@ -137,7 +138,7 @@ void Scheduler::Unplan(const Sequence& sequence) {
                                [&](const Chunk& chunk) { return chunk.sequence == &sequence; });
   if (at == plan_.chunks.end()) return;
   plan_.tokens -= static_cast<int64_t>(at->tokens.size());
-  plan_.logit_rows -= at->logits ? 1 : 0;
+  plan_.logit_rows -= at->logit_rows();
   plan_.chunks.erase(at);
 }
 
@@ -192,6 +193,51 @@ void Scheduler::PlacePrompt(Sequence& sequence) {
   if (PlaceOrPreempt(sequence, count)) prompt_room_ -= count;
 }
 
+// All chunks of the plan decode one token each.
+void Scheduler::Speculate() {
+  const int64_t most =
+      std::min(std::max(options_.max_logit_rows, options_.max_running), options_.step_tokens) - plan_.tokens;
+  if (most <= 0) return;
+  choices_.assign(plan_.chunks.size(), {});
+  for (size_t i = 0; i < plan_.chunks.size(); i++) {
+    Sequence& sequence = *plan_.chunks[i].sequence;
+    if (!sequence.speculates || !plan_.chunks[i].logits) continue;
+    // The step gives one token more than its drafts; none beyond the end of the answer, nor of the pages that are free.
+    int64_t room = std::min(limit_tokens() - sequence.length() - 1, DraftPolicy::kMostDrafts);
+    if (sequence.max_tokens >= 0) room = std::min(room, sequence.max_tokens - sequence.generated() - 1);
+    const int64_t in_pages = sequence.pages->capacity_tokens() - sequence.length();
+    if (room > in_pages && pool_->free_pages() < static_cast<int64_t>(plan_.chunks.size())) room = in_pages;
+    if (room <= 0) continue;
+    sequence.draft_match = sequence.lookup.Draft(sequence.tokens, room, sequence.drafts);
+    if (sequence.draft_match == 0) continue;
+    choices_[i] = {.odds = draft_policy_.Odds(sequence.draft_record, sequence.draft_match),
+                   .most = static_cast<int64_t>(sequence.drafts.size())};
+  }
+  draft_policy_.Choose(choices_, plan_.tokens, most, costs_);
+  for (size_t i = 0; i < plan_.chunks.size(); i++) {
+    Chunk& chunk = plan_.chunks[i];
+    Sequence& sequence = *chunk.sequence;
+    sequence.drafts.resize(std::min(sequence.drafts.size(), static_cast<size_t>(choices_[i].take)));
+    if (sequence.drafts.empty() ||
+        !sequence.pages->Reserve(sequence.length() + static_cast<int64_t>(sequence.drafts.size()))) {
+      sequence.drafts.clear();
+      continue;
+    }
+    chunk.pages = sequence.pages->pages();
+    chunk.drafts = sequence.drafts;
+    plan_.tokens += static_cast<int64_t>(sequence.drafts.size());
+    plan_.logit_rows += static_cast<int64_t>(sequence.drafts.size());
+  }
+}
+
+void Scheduler::EndDrafts(Sequence& sequence, int64_t accepted) {
+  const int64_t proposed = static_cast<int64_t>(sequence.drafts.size());
+  RIDGE_CHECK(accepted >= 0 && accepted <= proposed && sequence.pending() == 1);
+  sequence.pages->Truncate(sequence.computed_tokens);
+  draft_policy_.Learn(sequence.draft_record, sequence.draft_match, proposed, accepted);
+  sequence.drafts.clear();
+}
+
 const Plan& Scheduler::Next() {
   plan_.chunks.clear();
   plan_.tokens = plan_.logit_rows = 0;
@@ -210,9 +256,10 @@ const Plan& Scheduler::Next() {
   }
   while (Admit()) {
   }
+  if (!prompts) Speculate();
   plan_.shape = {};
   for (const Chunk& chunk : plan_.chunks) {
-    const int64_t n = static_cast<int64_t>(chunk.tokens.size());
+    const int64_t n = static_cast<int64_t>(chunk.tokens.size() + chunk.drafts.size());
     (chunk.sequence->decoding() ? plan_.shape.decode_tokens : plan_.shape.prompt_tokens) += n;
   }
   return plan_;

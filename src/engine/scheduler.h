@@ -8,10 +8,12 @@
 // decode only as many prompt tokens as StepCosts allows. When pages run
 // out, cached ones that nobody holds are given up, and then the youngest running sequence gives its own back and waits again, before all others; what
 // of it is no longer cached then is computed again.
+// Drafts: when no prompt is worked on, sequences that speculate verify as many drafted tokens as DraftPolicy expects to pay; pages are never taken from
+// anyone for them.
 // Prompts: pages of a prefix that is cached are taken over, and of a page that fits in part a copy; what an older sequence is just computing is
 // waited for. The last token of a sequence is always computed.
 // Guarantees: first come, first served: nobody is admitted before an older one. The oldest sequence always gets on. A plan has at most step_tokens
-// tokens and max_running logit rows. A running sequence has a state slot below max_running of its own. Only the scheduler changes the pool. Engine thread only.
+// tokens and max_logit_rows logit rows. A running sequence has a state slot below max_running of its own. Only the scheduler changes the pool. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +37,8 @@ struct SchedulerOptions {
   int64_t step_tokens = 512;
   int64_t context_tokens = 4096;  // prompt and output of one sequence
   int32_t page_tokens = 32;
-  int64_t cache_pages = 0;  // that the prefix cache may hold
+  int64_t cache_pages = 0;     // that the prefix cache may hold
+  int64_t max_logit_rows = 0;  // of a step, drafts included; less than max_running: max_running
 };
 
 // Tokens [begin, begin + tokens.size()) of one sequence.
@@ -44,7 +47,10 @@ struct Chunk {
   int64_t begin = 0;
   std::span<const TokenId> tokens;
   std::span<const cache::PageId> pages;  // [P], of the sequence from its first token on
-  bool logits = false;                   // of the last token
+  bool logits = false;                   // of the last token, and of each draft
+  std::span<const TokenId> drafts = {};  // behind tokens: perhaps the next ones
+
+  int64_t logit_rows() const { return logits ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
 };
 
 struct Plan {
@@ -72,6 +78,10 @@ class Scheduler {
   void Commit(double step_ms = 0);
   // Appends a generated token; the reason if that was the last one.
   std::optional<FinishReason> Accept(Sequence& sequence, TokenId token) const;
+  // The token that Accept just got is the next of the sequence's drafts: it is computed already.
+  void AcceptDraft(Sequence& sequence) const { sequence.computed_tokens++; }
+  // The token that Accept just got is not. `accepted` were; the pages of the others are given back.
+  void EndDrafts(Sequence& sequence, int64_t accepted);
   // Takes a sequence out, wherever it is; its pages are the cache's or free. Null when there is none of this id.
   // held_pages: how many it held.
   std::unique_ptr<Sequence> Remove(RequestId id, int64_t* held_pages = nullptr);
@@ -99,6 +109,7 @@ class Scheduler {
   bool Place(Sequence& sequence, int64_t count);
   bool PlaceOrPreempt(Sequence& sequence, int64_t count);
   void Preempt(size_t index);
+  void Speculate();
   void Unplan(const Sequence& sequence);
 
   SchedulerOptions options_;
@@ -110,7 +121,9 @@ class Scheduler {
   std::vector<cache::PageCopy> copies_;
   std::vector<int32_t> free_slots_;  // of recurrent state: max_running of them, whether the model has such state or not
   StepCosts costs_;
-  int64_t prompt_room_ = 0;  // prompt tokens that the plan still takes
+  DraftPolicy draft_policy_;
+  std::vector<DraftChoice> choices_;  // scratch
+  int64_t prompt_room_ = 0;           // prompt tokens that the plan still takes
   int64_t preemptions_ = 0;
 };
 

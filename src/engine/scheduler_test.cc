@@ -123,18 +123,22 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
   const int64_t budget = max_running + *rc::gen::inRange(0, 12), context = *rc::gen::inRange(2, 40);
   cache::PagePool pool = Pool(*rc::gen::inRange(2, 30));
   const bool cached = *rc::gen::arbitrary<bool>();
+  const int64_t max_rows = max_running + *rc::gen::inRange(0, 8);
   Scheduler scheduler({.max_running = max_running,
                        .step_tokens = budget,
                        .context_tokens = context,
                        .page_tokens = static_cast<int32_t>(page),
-                       .cache_pages = *rc::gen::inRange(0, 30)},
+                       .cache_pages = *rc::gen::inRange(0, 30),
+                       .max_logit_rows = max_rows},
                       &pool);
   std::map<cache::PageId, std::vector<TokenId>> contents;  // of each page: the tokens up to each of its slots
   std::vector<RequestId> alive;                            // in order of arrival
   std::map<RequestId, int64_t> computed;                   // what the fake runner has done of each
   std::set<RequestId> begun;
   RequestId next_id = 1;
-  int i_token = 0;
+  int i_token = 0, passed_over = 0;
+  int64_t drafts_accepted = 0;
+  const bool measured = *rc::gen::arbitrary<bool>();
   const auto forget = [&](RequestId id) {
     alive.erase(std::find(alive.begin(), alive.end(), id));
     computed.erase(id);
@@ -143,7 +147,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
     const Plan& plan = scheduler.Next();
     for (const cache::PageCopy& copy : scheduler.TakeCopies()) contents[copy.to] = contents[copy.from];
     RC_ASSERT(plan.tokens <= budget);
-    RC_ASSERT(plan.logit_rows <= max_running);
+    RC_ASSERT(plan.logit_rows <= max_rows);
     RC_ASSERT(plan.chunks.empty() == alive.empty());
     if (alive.empty()) return;
     int64_t tokens = 0;
@@ -164,6 +168,15 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
         RC_ASSERT(held[static_cast<size_t>(t % page)] == HashOf(*chunk.sequence, t));
       }
       const int64_t end = chunk.begin + static_cast<int64_t>(chunk.tokens.size());
+      if (!chunk.drafts.empty()) {
+        RC_ASSERT(chunk.logits && chunk.sequence->speculates);
+        RC_ASSERT(static_cast<int64_t>(chunk.pages.size()) * page >= end + static_cast<int64_t>(chunk.drafts.size()));
+        const int64_t left = chunk.sequence->max_tokens - chunk.sequence->generated();
+        if (chunk.sequence->max_tokens >= 0) RC_ASSERT(static_cast<int64_t>(chunk.drafts.size()) < left);
+        for (int64_t d = 0; d < static_cast<int64_t>(chunk.drafts.size()); d++)  // overwritten, whatever they are
+          contents[chunk.pages[static_cast<size_t>((end + d) / page)]].resize(static_cast<size_t>(page)),
+              contents[chunk.pages[static_cast<size_t>((end + d) / page)]][static_cast<size_t>((end + d) % page)] = -1;
+      }
       RC_ASSERT(static_cast<int64_t>(chunk.pages.size()) * page >= end);
       for (int64_t t = chunk.begin; t < end; t++) {
         auto& held = contents[chunk.pages[static_cast<size_t>(t / page)]];
@@ -172,17 +185,32 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
       }
       RC_ASSERT(chunk.logits == (end == chunk.sequence->length() && chunk.sequence->max_tokens != 0));
       computed[id] = end;
-      tokens += static_cast<int64_t>(chunk.tokens.size());
+      tokens += static_cast<int64_t>(chunk.tokens.size() + chunk.drafts.size());
     }
     RC_ASSERT(tokens == plan.tokens);
-    RC_ASSERT(oldest);  // the oldest always gets on
-    scheduler.Commit();
+    passed_over = oldest ? 0 : passed_over + 1;
+    RC_ASSERT(passed_over <= (measured ? 1 : 0));  // the oldest always gets on, but for a step that measures
+    scheduler.Commit(measured ? 1 + 0.01 * static_cast<double>(plan.tokens) : 0);
     const std::vector<Chunk> chunks = plan.chunks;
     for (const Chunk& chunk : chunks) {
       const RequestId id = chunk.sequence->id;
-      const bool done = chunk.logits
-                            ? scheduler.Accept(*chunk.sequence, static_cast<TokenId>(i_token++ % 2)).has_value()
-                            : chunk.sequence->pending() == 0;
+      Sequence& sequence = *chunk.sequence;
+      const std::vector<TokenId> drafts = sequence.drafts;
+      bool done = !chunk.logits && sequence.pending() == 0;
+      for (size_t accepted = 0; chunk.logits; accepted++) {
+        const TokenId token = static_cast<TokenId>(i_token++ / 3 % 2);
+        done = scheduler.Accept(sequence, token).has_value();
+        if (done) break;
+        if (accepted == drafts.size() || token != drafts[accepted]) {
+          if (!drafts.empty()) scheduler.EndDrafts(sequence, static_cast<int64_t>(accepted));
+          break;
+        }
+        contents[sequence.pages->pages()[static_cast<size_t>(sequence.computed_tokens / page)]]
+                [static_cast<size_t>(sequence.computed_tokens % page)] = HashOf(sequence, sequence.computed_tokens);
+        scheduler.AcceptDraft(sequence);
+        computed[id]++;
+        drafts_accepted++;
+      }
       if (!done) continue;
       RC_ASSERT(scheduler.Remove(id) != nullptr);
       forget(id);
@@ -195,7 +223,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
       const int64_t prompt = *rc::gen::inRange(1, 30);
       if (scheduler.CheckFits(prompt)) {
         alive.push_back(next_id);
-        auto sequence = NewSequence(next_id++, prompt, *rc::gen::inRange(-1, 8));
+        auto sequence = NewSequence(next_id++, prompt, *rc::gen::inRange(-1, 24));
         if (cached) {
           sequence->tokens =
               *rc::gen::container<std::vector<TokenId>>(static_cast<size_t>(prompt), rc::gen::inRange<TokenId>(0, 2));
@@ -203,6 +231,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
           if (root > 0) sequence->cache_root = std::string(1, static_cast<char>('a' + root));
           sequence->ephemeral_root = root == 3;
         }
+        sequence->speculates = *rc::gen::arbitrary<bool>();
         scheduler.Add(std::move(sequence));
       }
     } else if (action == 3 && !alive.empty()) {
@@ -220,6 +249,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
     step();
   }
   RC_ASSERT(pool.held_pages() == pool.idle_pages());
+  RC_CLASSIFY(drafts_accepted > 0, "drafts accepted");
 }
 
 }  // namespace

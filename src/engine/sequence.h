@@ -15,7 +15,9 @@
 #include "base/token_id.h"
 #include "cache/page_table.h"
 #include "cache/prefix_cache.h"
+#include "engine/lookup.h"
 #include "engine/request.h"
+#include "engine/speculation.h"
 
 namespace ridge::engine {
 
@@ -38,7 +40,12 @@ struct Sequence {
   cache::PrefixCache::Cursor cursor;      // the same
   int32_t slot = -1;                      // of recurrent state, while it runs
   std::optional<CacheMiss> miss;          // set when it begins
-  std::unique_ptr<Work> work;             // not known to the scheduler; null in its tests
+  bool speculates = false;
+  Lookup lookup;                // when it speculates
+  std::vector<TokenId> drafts;  // that the present step verifies; not part of tokens
+  int64_t draft_match = 0;
+  DraftRecord draft_record;
+  std::unique_ptr<Work> work;  // not known to the scheduler; null in its tests
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
   int64_t generated() const { return length() - prompt_tokens; }

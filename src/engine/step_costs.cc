@@ -5,6 +5,9 @@
 
 namespace ridge::engine {
 
+// What one more token adds to a step that reads all weights anyway, until it was measured.
+constexpr double kGuessPerToken = 0.04;
+
 // A mean that forgets. One step that the system held up changes it by little.
 void StepCosts::Mean::Add(double sample) {
   if (samples++ == 0) {
@@ -18,16 +21,17 @@ void StepCosts::Mean::Add(double sample) {
 StepCosts::StepCosts(int64_t max_decode_tokens) : decode_ms_(static_cast<size_t>(max_decode_tokens) + 1) {}
 
 std::optional<double> StepCosts::DecodeMs(int64_t n) const {
-  // The nearest number of tokens that was seen, the smaller one first: it costs no more.
   const int64_t most = static_cast<int64_t>(decode_ms_.size()) - 1;
-  n = std::min(n, most);
-  for (int64_t away = 0; away <= most; away++) {
-    for (const int64_t at : {n - away, n + away}) {
-      if (at >= 1 && at <= most && decode_ms_[static_cast<size_t>(at)].samples > 0)
-        return decode_ms_[static_cast<size_t>(at)].value;
-    }
-  }
-  return std::nullopt;
+  const auto at = [&](int64_t i) -> const Mean& { return decode_ms_[static_cast<size_t>(i)]; };
+  n = std::clamp<int64_t>(n, 1, most);
+  int64_t below = n, above = n;
+  while (below >= 1 && at(below).samples == 0) below--;
+  while (above <= most && at(above).samples == 0) above++;
+  if (below < 1) return above > most ? std::nullopt : std::optional(at(above).value);
+  if (above > most) return at(below).value * (1 + kGuessPerToken * static_cast<double>(n - below));
+  if (below == above) return at(n).value;
+  const double part = static_cast<double>(n - below) / static_cast<double>(above - below);
+  return at(below).value + part * (at(above).value - at(below).value);
 }
 
 int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most) {

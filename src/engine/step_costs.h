@@ -34,7 +34,7 @@ class StepCosts {
   int64_t PromptTokens(int64_t decode_tokens, int64_t most);
   void Observe(const StepShape& shape, double ms);
 
-  // Expected time of a step that only decodes n tokens; none before the first was seen.
+  // Expected time of a step that only decodes n tokens: between those that were seen, or a guess beyond them; none before the first.
   std::optional<double> DecodeMs(int64_t n) const;
 
  private:

@@ -61,7 +61,11 @@ TEST(StepCosts, MeasuresDecodingFirstAndAgain) {
   EXPECT_EQ(costs.PromptTokens(4, 512), 0);
   costs.Observe({4, 0}, 20);
   EXPECT_EQ(costs.DecodeMs(4), 20);
-  EXPECT_EQ(costs.DecodeMs(9), 20) << "the nearest that was seen";
+  EXPECT_EQ(costs.DecodeMs(1), 20);
+  EXPECT_NEAR(*costs.DecodeMs(9), 24, 1e-9) << "a guess";
+  costs.Observe({8, 0}, 30);
+  EXPECT_EQ(costs.DecodeMs(6), 25);
+  EXPECT_EQ(costs.DecodeMs(8), 30);
   int64_t zeros = 0;
   for (int i = 0; i < 200; i++) {
     const int64_t n = costs.PromptTokens(4, 512);

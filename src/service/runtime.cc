@@ -154,6 +154,7 @@ Status Runtime::ResolvePages(const RuntimeOptions& options) {
 Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   std::unique_ptr<Runtime> runtime(new Runtime);
   RIDGE_RETURN_IF_ERROR(runtime->ResolveChunk(options));
+  runtime->logit_rows_ = std::min(options.logit_rows, runtime->chunk_tokens_);
   runtime->passes_ = options.passes;
   runtime->blas_ = options.blas;
   if (options.blas) {
@@ -176,7 +177,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   backend::CompileOptions compile{.n_threads = runtime->threads_.threads,
                                   .isa = options.isa,
                                   .max_tokens = runtime->chunk_tokens_,
-                                  .max_logit_rows = std::min(options.logit_rows, runtime->chunk_tokens_),
+                                  .max_logit_rows = runtime->logit_rows_,
                                   .passes = runtime->passes_,
                                   .strict = options.strict,
                                   .blas = options.blas,

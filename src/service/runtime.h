@@ -62,6 +62,7 @@ class Runtime {
   const std::string& context_reason() const { return context_reason_; }
   int64_t batch_tokens() const { return batch_tokens_; }
   int64_t chunk_tokens() const { return chunk_tokens_; }
+  int64_t logit_rows() const { return logit_rows_; }
   const graph::PassSet& passes() const { return passes_; }
   bool blas() const { return blas_; }
   bool bit_stable() const { return !blas_; }  // the numerics contract holds
@@ -84,7 +85,7 @@ class Runtime {
   std::unique_ptr<backend::Program> program_;  // borrows the model's graph
   CpuBudget threads_;
   Placement placement_;
-  int64_t context_tokens_ = 0, batch_tokens_ = 0, chunk_tokens_ = 0;
+  int64_t context_tokens_ = 0, batch_tokens_ = 0, chunk_tokens_ = 0, logit_rows_ = 0;
   std::string context_reason_;
   graph::PassSet passes_ = graph::PassSet::All();
   bool strict_ = false, blas_ = false;

@@ -159,6 +159,7 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
                                                                    .context_tokens = loaded.context_tokens(),
                                                                    .step_tokens = loaded.chunk_tokens(),
                                                                    .max_running = options.max_running,
+                                                                   .max_logit_rows = loaded.logit_rows(),
                                                                    .max_waiting = options.max_waiting,
                                                                    .prefix_cache = options.prefix_cache,
                                                                    .state = loaded.state_options()}));
