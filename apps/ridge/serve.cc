@@ -20,6 +20,8 @@ namespace {
 using server::Server;
 using service::Service;
 
+constexpr int64_t kDraftRows = 32;  // drafted tokens that a step may verify, of all sequences
+
 struct Options {
   ModelOptions model;
   server::ServerOptions server;
@@ -80,7 +82,8 @@ Status Serve(const Options& o, Output& out) {
         .Found(std::to_string(o.waiting))
         .Expected("1 to 1000000");
   RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, ParseSpeculation(o.speculation));
-  LoadNeeds needs{.logit_rows = o.running, .sequences = o.running};
+  const int64_t draft_rows = speculation == engine::Speculation::kOff ? 0 : kDraftRows;
+  LoadNeeds needs{.logit_rows = o.running + draft_rows, .sequences = o.running};
   if (!o.kv_memory.empty()) {
     RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));
   }

@@ -32,6 +32,7 @@ struct Work {
   sampling::Sampler sampler;
   uint64_t draw_stream = 0;
   int32_t logprobs = -1;
+  std::optional<Clock::time_point> deadline = {};
   std::shared_ptr<Outbox> outbox;
   Clock::time_point submitted;
   bool begun = false;
@@ -107,12 +108,6 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   }
   if (request.logprobs < -1 || request.logprobs > kMaxLogprobs)
     RIDGE_RETURN_IF_ERROR(outside("logprobs", request.logprobs, -1, kMaxLogprobs));
-  const auto not_yet = [](const char* where) -> Status {
-    return Fail(Code::kUnsupported, "the engine does not do this yet").Where(where);
-  };
-  if (request.priority != 0) RIDGE_RETURN_IF_ERROR(not_yet("priority"));
-  if (!request.tenant.empty()) RIDGE_RETURN_IF_ERROR(not_yet("tenant"));
-  if (request.deadline) RIDGE_RETURN_IF_ERROR(not_yet("deadline"));
   const bool can_speculate = options_.max_logit_rows > options_.max_running && state_->slot_bytes() == 0;
   if (request.speculation == Speculation::kLookup && !can_speculate) {
     return Fail(Code::kUnsupported, "the engine cannot verify drafts")
@@ -128,6 +123,8 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   sequence->max_tokens = request.max_tokens < 0 ? -1 : request.max_tokens;
   sequence->stop_tokens = request.stop_tokens;
+  sequence->priority = request.priority;
+  sequence->tenant = request.tenant;
   sequence->cache_root = CacheRoot(request);
   sequence->speculates = can_speculate && request.speculation != Speculation::kOff;
   // Tokens are appended while a plan borrows the vector's data only between Commit and Next, but a decode step should not allocate.
@@ -139,6 +136,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->work = std::unique_ptr<Work>(new Work{.sampler = std::move(sampler),
                                                   .draw_stream = request.draw_stream,
                                                   .logprobs = request.logprobs,
+                                                  .deadline = request.deadline,
                                                   .outbox = std::make_shared<Outbox>(request.notify),
                                                   .submitted = Clock::now()});
   return sequence;
@@ -240,13 +238,32 @@ bool Engine::TakeMail() {
   {
     std::unique_lock lock(mutex_);
     mail_.wait(lock, [&] { return stop_ || !inbox_.empty() || !cancels_.empty() || !scheduler_.idle(); });
-    for (auto& sequence : inbox_) scheduler_.Add(std::move(sequence));
+    for (auto& sequence : inbox_) {
+      if (sequence->work->deadline) deadlines_.emplace(*sequence->work->deadline, sequence->id);
+      scheduler_.Add(std::move(sequence));
+    }
     inbox_.clear();
     cancels.swap(cancels_);
     stop = stop_;
   }
   for (const RequestId id : stop ? scheduler_.Ids() : cancels) Finish(id, FinishReason::kCancelled);
+  if (!deadlines_.empty() && !stop) EndLate();
   return !stop;
+}
+
+// Requests that did not begin in time. Deadlines that the others met are forgotten here.
+void Engine::EndLate() {
+  const Clock::time_point now = Clock::now();
+  for (; !deadlines_.empty() && deadlines_.begin()->first <= now; deadlines_.erase(deadlines_.begin())) {
+    const RequestId id = deadlines_.begin()->second;
+    const Sequence* sequence = scheduler_.Find(id);
+    if (sequence == nullptr || sequence->work->begun) continue;
+    Finish(id, FinishReason::kFailed,
+           std::move(Fail(Code::kUnavailable, "the request did not begin before its deadline")
+                         .Found(std::to_string(scheduler_.running()) + " requests run")
+                         .Remedy("try again later"))
+               .Take());
+  }
 }
 
 void Engine::Loop() {

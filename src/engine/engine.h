@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -72,6 +73,7 @@ class Engine {
   void Publish();
   void Loop();
   bool TakeMail();  // false: stop
+  void EndLate();
   void Step();
   void Count(const Chunk& chunk);
   bool Sample(Sequence& sequence, int64_t row, double step_ms);
@@ -84,6 +86,7 @@ class Engine {
   Scheduler scheduler_;  // engine thread; CheckFits may be called by all
   Runner runner_;
 
+  std::multimap<Clock::time_point, RequestId> deadlines_;
   std::vector<float> raw_logits_;  // [vocab] scratch
 
   EngineStats counts_;  // engine thread: what is published next

@@ -491,6 +491,33 @@ TEST(EngineSpeculation, TheSameAnswersInFewerSteps) {
   }
 }
 
+TEST(Engine, PrioritiesComeFirstAndLateRequestsFail) {
+  FakeProgram program(kVocab);
+  program.step_ms = 5;
+  auto engine = Engine::Start(&program, Options());
+  const auto first = *(*engine)->Submit(NewRequest(Prompt(4), 5));
+  Request request = NewRequest(Prompt(4, 9), 5);
+  const auto low = *(*engine)->Submit(request);
+  request.priority = 3;
+  const auto high = *(*engine)->Submit(request);
+  request.deadline = Clock::now() + 1ms;
+  request.priority = 0;
+  const auto late = *(*engine)->Submit(request);
+  request.deadline = Clock::now() + 1h;
+  const auto in_time = *(*engine)->Submit(request);
+  const Outcome failed = ReadAll(*late.outbox);
+  EXPECT_EQ(failed.summary.reason, FinishReason::kFailed);
+  ASSERT_TRUE(failed.summary.error);
+  EXPECT_EQ(failed.summary.error->code, Code::kUnavailable);
+  EXPECT_TRUE(failed.ids.empty());
+  const Outcome a = ReadAll(*low.outbox), b = ReadAll(*high.outbox);
+  EXPECT_LT(b.summary.at, a.summary.at);
+  EXPECT_EQ(a.ids, b.ids);
+  EXPECT_EQ(ReadAll(*in_time.outbox).ids, a.ids);
+  EXPECT_EQ(ReadAll(*first.outbox).ids, FakeProgram::Expected(Prompt(4), 5, kVocab));
+  ExpectLaws((*engine)->Stats());
+}
+
 TEST(EngineSpeculation, IsRefusedWhereItCannotWork) {
   FakeProgram program(kVocab), recurrent(kVocab, true);
   Request request = NewRequest(Prompt(4), 4);

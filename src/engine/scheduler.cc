@@ -33,7 +33,7 @@ Status Scheduler::CheckFits(int64_t prompt_tokens) const {
 void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
   sequence->pages.emplace(pool_, options_.page_tokens);
   if (sequence->cache_root) sequence->cursor = cache_.Enter(*sequence->cache_root);
-  waiting_.push_back(std::move(sequence));
+  waiting_.Push(std::move(sequence));
 }
 
 // Room for `tokens` tokens in all, from the cache if need be.
@@ -149,7 +149,7 @@ void Scheduler::Preempt(size_t index) {
   Release(*sequence);
   sequence->preemptions++;
   preemptions_++;
-  waiting_.push_front(std::move(sequence));  // older than all that wait, since it was admitted before them
+  waiting_.PushFront(std::move(sequence));
 }
 
 bool Scheduler::PlaceOrPreempt(Sequence& sequence, int64_t count) {
@@ -170,7 +170,7 @@ bool Scheduler::MayAdmit() const {
 // The oldest waiting sequence begins, if it may.
 bool Scheduler::Admit() {
   if (!MayAdmit() || prompt_room_ <= 0) return false;
-  Sequence& sequence = *waiting_.front();
+  Sequence& sequence = *waiting_.Head();
   ExtendCached(sequence);
   // Room for all of it, not only for the first chunk, or it would be preempted and recomputed at every turn.
   const int64_t needed = cache::PagesForTokens(sequence.length() + 1, options_.page_tokens) -
@@ -181,8 +181,7 @@ bool Scheduler::Admit() {
   }
   sequence.slot = free_slots_.back();
   free_slots_.pop_back();
-  running_.push_back(std::move(waiting_.front()));
-  waiting_.pop_front();
+  running_.push_back(waiting_.TakeHead());
   PlacePrompt(sequence);
   return true;
 }
@@ -267,7 +266,10 @@ const Plan& Scheduler::Next() {
 
 void Scheduler::Commit(double step_ms) {
   costs_.Observe(plan_.shape, step_ms);
-  for (const Chunk& chunk : plan_.chunks) chunk.sequence->computed_tokens += static_cast<int64_t>(chunk.tokens.size());
+  for (const Chunk& chunk : plan_.chunks) {
+    chunk.sequence->computed_tokens += static_cast<int64_t>(chunk.tokens.size());
+    waiting_.Charge(*chunk.sequence, static_cast<int64_t>(chunk.tokens.size()));
+  }
 }
 
 std::optional<FinishReason> Scheduler::Accept(Sequence& sequence, TokenId token) const {
@@ -285,9 +287,8 @@ std::unique_ptr<Sequence> Scheduler::Remove(RequestId id, int64_t* held_pages) {
   if (const auto at = std::find_if(running_.begin(), running_.end(), same); at != running_.end()) {
     found = std::move(*at);
     running_.erase(at);
-  } else if (const auto in = std::find_if(waiting_.begin(), waiting_.end(), same); in != waiting_.end()) {
-    found = std::move(*in);
-    waiting_.erase(in);
+  } else {
+    found = waiting_.Remove(id);
   }
   if (found) {
     Unplan(*found);
@@ -295,14 +296,25 @@ std::unique_ptr<Sequence> Scheduler::Remove(RequestId id, int64_t* held_pages) {
     Release(*found);
     cache_.Leave(found->cursor, found->ephemeral_root);
     found->pages.reset();
+    waiting_.Leave(*found);
   }
   return found;
+}
+
+const Sequence* Scheduler::Find(RequestId id) const {
+  for (const auto& sequence : running_) {
+    if (sequence->id == id) return sequence.get();
+  }
+  for (const Sequence* sequence : waiting_.All()) {
+    if (sequence->id == id) return sequence;
+  }
+  return nullptr;
 }
 
 std::vector<RequestId> Scheduler::Ids() const {
   std::vector<RequestId> ids;
   for (const auto& sequence : running_) ids.push_back(sequence->id);
-  for (const auto& sequence : waiting_) ids.push_back(sequence->id);
+  for (const Sequence* sequence : waiting_.All()) ids.push_back(sequence->id);
   return ids;
 }
 
@@ -319,7 +331,7 @@ Status Scheduler::CheckIntegrity() const {
     if (sequence->computed_tokens > sequence->length()) return broken("more tokens computed than there are");
     if (sequence->pages->capacity_tokens() < sequence->computed_tokens) return broken("computed tokens without pages");
   }
-  for (const auto& sequence : waiting_) {
+  for (const Sequence* sequence : waiting_.All()) {
     if (sequence->computed_tokens != 0 || !sequence->pages->pages().empty())
       return broken("a waiting sequence holds pages");
   }

@@ -4,7 +4,7 @@
 //   scheduler.Add(std::move(sequence));
 //   for (const Plan* plan = &scheduler.Next(); !plan->chunks.empty(); plan = &scheduler.Next()) { Run(*plan); scheduler.Commit(); Accept(...); }
 //
-// Order of a step: running sequences that decode, then prompt chunks of running ones, then waiting ones, each in order of arrival; beside sequences that
+// Order of a step: running sequences that decode, then prompt chunks of running ones, then waiting ones; beside sequences that
 // decode only as many prompt tokens as StepCosts allows. When pages run
 // out, cached ones that nobody holds are given up, and then the youngest running sequence gives its own back and waits again, before all others; what
 // of it is no longer cached then is computed again.
@@ -12,12 +12,11 @@
 // anyone for them.
 // Prompts: pages of a prefix that is cached are taken over, and of a page that fits in part a copy; what an older sequence is just computing is
 // waited for. The last token of a sequence is always computed.
-// Guarantees: first come, first served: nobody is admitted before an older one. The oldest sequence always gets on. A plan has at most step_tokens
+// Guarantees: of those that wait WaitingQueue says who is next; with one priority and tenant nobody is admitted before an older one. The running sequence that was admitted first always gets on. A plan has at most step_tokens
 // tokens and max_logit_rows logit rows. A running sequence has a state slot below max_running of its own. Only the scheduler changes the pool. Engine thread only.
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <span>
@@ -29,6 +28,7 @@
 #include "cache/prefix_cache.h"
 #include "engine/sequence.h"
 #include "engine/step_costs.h"
+#include "engine/waiting_queue.h"
 
 namespace ridge::engine {
 
@@ -86,6 +86,7 @@ class Scheduler {
   // held_pages: how many it held.
   std::unique_ptr<Sequence> Remove(RequestId id, int64_t* held_pages = nullptr);
 
+  const Sequence* Find(RequestId id) const;  // null when there is none of this id
   size_t waiting() const { return waiting_.size(); }
   size_t running() const { return running_.size(); }
   bool idle() const { return waiting_.empty() && running_.empty(); }
@@ -115,8 +116,8 @@ class Scheduler {
   SchedulerOptions options_;
   cache::PagePool* pool_;
   cache::PrefixCache cache_;
-  std::deque<std::unique_ptr<Sequence>> waiting_;   // oldest first
-  std::vector<std::unique_ptr<Sequence>> running_;  // oldest first
+  WaitingQueue waiting_;
+  std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
   Plan plan_;
   std::vector<cache::PageCopy> copies_;
   std::vector<int32_t> free_slots_;  // of recurrent state: max_running of them, whether the model has such state or not

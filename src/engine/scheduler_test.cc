@@ -138,7 +138,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
   RequestId next_id = 1;
   int i_token = 0, passed_over = 0;
   int64_t drafts_accepted = 0;
-  const bool measured = *rc::gen::arbitrary<bool>();
+  const bool measured = *rc::gen::arbitrary<bool>(), mixed = *rc::gen::arbitrary<bool>();
   const auto forget = [&](RequestId id) {
     alive.erase(std::find(alive.begin(), alive.end(), id));
     computed.erase(id);
@@ -155,7 +155,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
     for (const Chunk& chunk : plan.chunks) {
       const RequestId id = chunk.sequence->id;
       if (!begun.contains(id)) {  // nobody begins before an older one, but for those that wait for another's pages
-        for (const RequestId other : alive) RC_ASSERT(cached || other >= id || begun.contains(other));
+        for (const RequestId other : alive) RC_ASSERT(cached || mixed || other >= id || begun.contains(other));
         begun.insert(id);
       }
       oldest |= id == alive.front();
@@ -189,7 +189,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
     }
     RC_ASSERT(tokens == plan.tokens);
     passed_over = oldest ? 0 : passed_over + 1;
-    RC_ASSERT(passed_over <= (measured ? 1 : 0));  // the oldest always gets on, but for a step that measures
+    RC_ASSERT(mixed || passed_over <= (measured ? 1 : 0));  // the oldest always gets on, but for a step that measures
     scheduler.Commit(measured ? 1 + 0.01 * static_cast<double>(plan.tokens) : 0);
     const std::vector<Chunk> chunks = plan.chunks;
     for (const Chunk& chunk : chunks) {
@@ -230,6 +230,10 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
           const int root = *rc::gen::inRange(0, 4);
           if (root > 0) sequence->cache_root = std::string(1, static_cast<char>('a' + root));
           sequence->ephemeral_root = root == 3;
+        }
+        if (mixed) {
+          sequence->priority = *rc::gen::inRange(0, 3);
+          sequence->tenant = std::string(*rc::gen::inRange<size_t>(0, 3), 't');
         }
         sequence->speculates = *rc::gen::arbitrary<bool>();
         scheduler.Add(std::move(sequence));

@@ -33,6 +33,8 @@ struct Sequence {
   int64_t computed_tokens = 0;
   int64_t max_tokens = -1;  // generated at most; -1: no limit of its own
   std::vector<TokenId> stop_tokens;
+  int32_t priority = 0;
+  std::string tenant;
   int64_t preemptions = 0;
   std::optional<std::string> cache_root;  // sequences share pages with those of the same root; none: with nobody
   bool ephemeral_root = false;            // the root's pages go with its last sequence

@@ -1,0 +1,65 @@
+// Who begins next: higher priority first, then the tenant that was served least, then who came first.
+//
+//   WaitingQueue queue;
+//   queue.Push(std::move(sequence));
+//   if (Sequence* next = queue.Head(); next != nullptr && fits(*next)) run(queue.TakeHead());
+//
+// Tenants are compared by the tokens computed for them (virtual token counters; Sheng et al., "Fairness in serving large language models", 2023). One
+// that was away starts level with the one served least, so that being away earns nothing.
+// Guarantees: within a priority and a tenant first come, first served. Nobody waits for ever: after kMostPassedOver admissions from higher
+// priorities one from each lower one comes. Head stays the same until something changes. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/sequence.h"
+
+namespace ridge::engine {
+
+class WaitingQueue {
+ public:
+  static constexpr int64_t kMostPassedOver = 16;
+
+  void Push(std::unique_ptr<Sequence> sequence);
+  // One that was preempted: before all others of its priority and tenant.
+  void PushFront(std::unique_ptr<Sequence> sequence);
+  Sequence* Head() const;  // null: nobody waits
+  std::unique_ptr<Sequence> TakeHead();
+  std::unique_ptr<Sequence> Remove(RequestId id);  // null: not here
+
+  // Tokens were computed for the tenant of a sequence, which need not wait.
+  void Charge(const Sequence& sequence, int64_t tokens);
+  // A sequence that came by Push has ended.
+  void Leave(const Sequence& sequence);
+
+  size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
+  std::vector<const Sequence*> All() const;
+
+ private:
+  struct Tenant {
+    double tokens = 0;
+    int64_t sequences = 0;  // waiting or running; without any it is forgotten
+  };
+  struct Class {
+    std::map<std::string, std::deque<std::unique_ptr<Sequence>>> of_tenant;  // none of them empty
+    int64_t passed_over = 0;
+  };
+  using Classes = std::map<int32_t, Class, std::greater<>>;  // none of them empty
+
+  int32_t HeadPriority() const;
+  static std::unique_ptr<Sequence> Take(std::deque<std::unique_ptr<Sequence>>& queue, size_t i);
+  void EraseIfEmpty(int32_t priority, const std::string& tenant);
+
+  Classes classes_;
+  std::map<std::string, Tenant> tenants_;
+  size_t size_ = 0;
+};
+
+}  // namespace ridge::engine
