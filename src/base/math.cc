@@ -1,5 +1,7 @@
 #include "base/math.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -47,8 +49,11 @@ Double2 TwoProduct(double a, double b) {
   return {p, ((ah * bh - p) + ah * bl + al * bh) + al * bl};
 }
 
-// exp(x) for x inside [-746, 710], times (1 + correction).
-double ExpInRange(double x, double correction) {
+// exp(x) = m * 2^kd for x inside [-746, 710], times (1 + correction).
+struct ExpParts {
+  double m, kd;
+};
+[[gnu::always_inline]] inline ExpParts ExpInParts(double x, double correction) {
   const double kd = RoundToInteger(x * kLog2E);
   const double r = (x - kd * kLn2High) - kd * kLn2Low;  // |r| <= 0.3466
   // Taylor terms to r^13: the next one is below 4e-18 of the result. Pairs are independent so that they overlap in the
@@ -62,7 +67,11 @@ double ExpInRange(double x, double correction) {
   const double middle = (c6 + r * c7) + r2 * (c8 + r * c9);
   const double high = (c10 + r * c11) + r2 * (c12 + r * c13);
   const double tail = r2 * (low + r4 * (middle + r4 * high));
-  const double m = 1.0 + (r + (tail + correction * (1.0 + (r + tail))));
+  return {1.0 + (r + (tail + correction * (1.0 + (r + tail)))), kd};
+}
+
+double ExpInRange(double x, double correction) {
+  const auto [m, kd] = ExpInParts(x, correction);
   const int k = static_cast<int>(kd);
   // Two steps at both ends of the range, where 2^k itself is not a normal double.
   if (k > 1023) return m * PowerOfTwo(1023) * PowerOfTwo(k - 1023);
@@ -142,6 +151,55 @@ double Exp(double x) {
   if (!(x <= 709.8)) return x != x ? x : kInfinity;
   if (x < -745.2) return 0.0;
   return ExpInRange(x, 0.0);
+}
+
+namespace {
+
+constexpr size_t kExpBlock = 64;
+constexpr double kPlainExp = 700.0;  // up to there the result and 2^k are normal numbers
+
+// A loop that the compiler turns into SIMD, of the operations of Exp. What is not within the plain range gives something that ExpEach replaces.
+[[gnu::always_inline]] inline void ExpPlain(const double* in, double* out) {
+  for (size_t i = 0; i < kExpBlock; i++) {
+    const auto [m, kd] = ExpInParts(in[i] < -kPlainExp ? -kPlainExp : in[i] > kPlainExp ? kPlainExp : in[i], 0.0);
+    // The lowest bits of this sum are the biased exponent.
+    out[i] = m * std::bit_cast<double>(std::bit_cast<uint64_t>(kd + (0x1.8p+52 + 1023.0)) << 52);
+  }
+}
+
+using ExpBlockFunction = void (*)(const double*, double*);
+void ExpBlock(const double* in, double* out) { ExpPlain(in, out); }
+#if defined(__x86_64__)
+// -ffp-contract=off holds here too, so these have the same bits.
+[[gnu::target("avx2")]] void ExpBlockAvx2(const double* in, double* out) { ExpPlain(in, out); }
+[[gnu::target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")]] void ExpBlockAvx512(const double* in,
+                                                                                         double* out) {
+  ExpPlain(in, out);
+}
+ExpBlockFunction BestExpBlock() {
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
+    return ExpBlockAvx512;
+  return __builtin_cpu_supports("avx2") ? ExpBlockAvx2 : ExpBlock;
+}
+#else
+ExpBlockFunction BestExpBlock() { return ExpBlock; }
+#endif
+
+}  // namespace
+
+void ExpEach(std::span<double> values) {
+  static const ExpBlockFunction block = BestExpBlock();
+  std::array<double, kExpBlock> in = {}, out = {};
+  for (size_t begin = 0; begin < values.size(); begin += kExpBlock) {
+    const size_t n = std::min(kExpBlock, values.size() - begin);
+    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(begin), n, in.begin());
+    block(in.data(), out.data());
+    for (size_t i = 0; i < n; i++) {
+      const bool plain = in[i] >= -kPlainExp && in[i] <= kPlainExp;
+      values[begin + i] = plain ? out[i] : Exp(in[i]);
+    }
+  }
 }
 
 double Log(double x) {

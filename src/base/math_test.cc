@@ -157,6 +157,33 @@ TEST(Math, SinCosRefusesWhatItCannotReduce) {
   }
 }
 
+TEST(Math, EachAtOnceHasTheBitsOfOne) {
+  std::vector<double> values = {0.0,
+                                -0.0,
+                                1e-320,
+                                -1e-300,
+                                700,
+                                700.0001,
+                                -700,
+                                -700.0001,
+                                709.7,
+                                710,
+                                -745.1,
+                                -746,
+                                -std::numeric_limits<double>::infinity(),
+                                std::numeric_limits<double>::infinity()};
+  for (int i = 0; i < 5000; i++) values.push_back((i - 4900) * 0.1501);
+  for (size_t n : {size_t{0}, size_t{1}, size_t{63}, size_t{64}, size_t{65}, values.size()}) {
+    std::vector<double> each(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(n));
+    ExpEach(each);
+    for (size_t i = 0; i < n; i++)
+      ASSERT_EQ(std::bit_cast<uint64_t>(each[i]), std::bit_cast<uint64_t>(Exp(values[i]))) << values[i];
+  }
+  std::vector<double> nan = {std::numeric_limits<double>::quiet_NaN()};
+  ExpEach(nan);
+  EXPECT_TRUE(nan[0] != nan[0]);
+}
+
 // The bits themselves: any compiler, option or machine that computes differently fails here.
 TEST(Math, BitsAreFixed) {
   uint64_t hash = 0xcbf29ce484222325ULL;

@@ -106,10 +106,9 @@ double Candidates::Score(const Candidate& c) const {
 double Candidates::ComputeWeights() {
   weights_.resize(items_.size());
   double sum = 0.0;
-  for (size_t i = 0; i < items_.size(); ++i) {
-    weights_[i] = Exp(Score(items_[i]));
-    sum += weights_[i];
-  }
+  for (size_t i = 0; i < items_.size(); ++i) weights_[i] = Score(items_[i]);
+  ExpEach(weights_);
+  for (const double weight : weights_) sum += weight;
   return sum;
 }
 
@@ -250,6 +249,46 @@ TokenId Candidates::Draw(double uniform) {
     if (sum > target) break;
   }
   return items_[last].id;
+}
+
+TokenId Candidates::DrawFromAll(std::span<const float> logits, double temperature, double uniform, int64_t& nan_count) {
+  const Best best = Argmax(logits);
+  nan_count = best.nan_count;
+  if (best.id < 0) return -1;
+  const double highest = std::min(logits[static_cast<size_t>(best.id)], kLargest);
+  weights_.resize(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const float logit = logits[i] > kLowest ? std::min(logits[i], kLargest) : kLowest;  // NaN is never drawn
+    weights_[i] = (static_cast<double>(logit) - highest) / temperature;
+  }
+  ExpEach(weights_);
+  // By blocks, and inside of them in four interleaved sums: additions that need not wait for one another, in an order that is always the same.
+  sums_.clear();
+  double total = 0.0;
+  for (size_t begin = 0; begin < weights_.size(); begin += kBlock) {
+    const size_t end = std::min(begin + kBlock, weights_.size());
+    double lanes[4] = {};
+    for (size_t i = begin; i < end; ++i) lanes[(i - begin) % 4] += weights_[i];
+    sums_.push_back((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]));
+    total += sums_.back();
+  }
+  const double target = uniform * total;
+  double sum = 0.0;
+  size_t block = 0;
+  while (block + 1 < sums_.size() && sum + sums_[block] <= target) sum += sums_[block++];
+  // Rounding may lead past the block's end, or into blocks of nothing: then the last token with a weight is it.
+  TokenId last = -1;
+  for (size_t i = block * kBlock; i < weights_.size() && i < (block + 1) * kBlock; ++i) {
+    if (weights_[i] == 0.0) continue;
+    sum += weights_[i];
+    last = static_cast<TokenId>(i);
+    if (sum > target) break;
+  }
+  for (size_t i = block * kBlock; last < 0; --i) {
+    if (weights_[i] > 0.0) last = static_cast<TokenId>(i);
+    if (i == 0) break;
+  }
+  return last < 0 ? best.id : last;
 }
 
 }  // namespace ridge::sampling

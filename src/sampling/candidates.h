@@ -59,6 +59,8 @@ class Candidates {
 
   // The candidate at `uniform`, in [0, 1), of the cumulative distribution.
   TokenId Draw(double uniform);
+  // The same over all tokens of a row, where nothing drops any: much faster. -1: none has a logit above minus infinity.
+  TokenId DrawFromAll(std::span<const float> logits, double temperature, double uniform, int64_t& nan_count);
 
  private:
   double Score(const Candidate& c) const;      // (logit - highest) / temperature, at most 0
@@ -68,7 +70,8 @@ class Candidates {
   void KeepBest(size_t count);
 
   std::vector<Candidate> items_;
-  std::vector<double> weights_;  // [items]: scratch
+  std::vector<double> weights_;  // [items], or [vocab_size] of DrawFromAll: scratch
+  std::vector<double> sums_;     // [blocks] of DrawFromAll: scratch
   std::vector<uint32_t> order_;  // [items]: scratch of Typical
   std::vector<double> keys_;     // [items]: scratch of Typical
   bool sorted_ = false;          // best to worst; otherwise by id

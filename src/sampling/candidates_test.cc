@@ -28,6 +28,31 @@ std::vector<float> Row(std::mt19937& rng, size_t n, int kind) {
   return logits;
 }
 
+TEST(Candidates, DrawFromAllIsTheDrawOfAll) {
+  std::mt19937 rng(3);
+  for (int round = 0; round < 600; ++round) {
+    const std::vector<float> logits = Row(rng, 1 + rng() % 3000, round % 5);
+    const double temperature = round % 3 == 0 ? 1.0 : 0.05 + static_cast<double>(rng() % 100) / 30;
+    const double uniform = round % 7 == 0   ? 0.0
+                           : round % 7 == 1 ? 0x1.fffffffffffffp-1
+                                            : static_cast<double>(rng()) * 0x1p-32;
+    Candidates all, stepwise;
+    int64_t nan_count = -1;
+    const TokenId token = all.DrawFromAll(logits, temperature, uniform, nan_count);
+    EXPECT_EQ(stepwise.FillAll(logits), nan_count);
+    if (stepwise.empty()) {
+      EXPECT_EQ(token, -1);
+      continue;
+    }
+    stepwise.Temperature(temperature);
+    if (round % 7 == 1) {  // within rounding of the total: any token of the end that has a weight
+      EXPECT_GT(logits[static_cast<size_t>(token)], -kInf);
+    } else {
+      EXPECT_EQ(token, stepwise.Draw(uniform)) << round;
+    }
+  }
+}
+
 TEST(Candidates, TopKEqualsAFullSort) {
   std::mt19937 rng(1);
   for (int round = 0; round < 600; ++round) {

@@ -1,6 +1,7 @@
 #include "sampling/log_probability.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/math.h"
@@ -22,7 +23,13 @@ double LogSumExp(std::span<const float> logits) {
   if (best.id < 0) return kLowest;
   const double highest = Value(logits[best.id]);
   double sum = 0.0;
-  for (const float logit : logits) sum += Exp(Value(logit) - highest);
+  std::array<double, 256> block = {};
+  for (size_t begin = 0; begin < logits.size(); begin += block.size()) {
+    const std::span<double> values(block.data(), std::min(block.size(), logits.size() - begin));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = Value(logits[begin + i]) - highest;
+    ExpEach(values);
+    for (const double value : values) sum += value;
+  }
   return highest + Log(sum);
 }
 

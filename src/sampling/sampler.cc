@@ -44,6 +44,7 @@ Sampler::Sampler(SamplingParams params, int32_t vocab_size)
   for (const Stage stage : params_.samplers) {
     if (IsActive(stage, params_)) stages_.push_back(stage);
   }
+  all_ = stages_.empty() || (stages_.size() == 1 && stages_[0] == Stage::kTemperature);
   greedy_ = params_.temperature == 0.0 || LeavesOnlyTheBest(stages_, params_);
 }
 
@@ -70,6 +71,10 @@ Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId
     const Best best = Argmax(logits);
     nan_count_ = best.nan_count;
     chosen = best.id;
+  } else if (all_) {
+    const PhiloxBlock random = Philox(params_.seed, position, request);
+    const double temperature = stages_.empty() ? 1.0 : params_.temperature;
+    chosen = candidates_.DrawFromAll(logits, temperature, Uniform(random[0], random[1]), nan_count_);
   } else {
     size_t next = 0;
     if (!stages_.empty() && stages_[0] == Stage::kTopK) {

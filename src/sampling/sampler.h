@@ -43,7 +43,7 @@ class Sampler {
   const SamplingParams& params() const { return params_; }
   bool greedy() const { return greedy_; }
 
-  // What the latest draw chose among; empty when greedy.
+  // What the latest draw chose among; empty when greedy, and when no stage drops any.
   std::span<const Candidate> candidates() const { return candidates_.items(); }
 
   // NaN logits met in the latest call: above 0 the model's computation is broken, which the caller should report.
@@ -55,7 +55,7 @@ class Sampler {
 
   SamplingParams params_;
   int32_t vocab_size_ = 0;
-  bool greedy_ = false;
+  bool greedy_ = false, all_ = false;  // all_: no stage drops a token
   int64_t nan_count_ = 0;
   std::vector<Stage> stages_;  // the active ones, in order
   Penalties penalties_;
