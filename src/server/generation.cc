@@ -125,8 +125,7 @@ void ReadGeneration(Fields& fields, const Context& context, Generation& out) {
   fields.Bool("ignore_eos", out.text.ignore_end);
   out.text.speculation = context.speculation;
   out.text.whole_answer = true;
-  std::string user;
-  fields.Text("user", user);  // names the end user for the operator's own records; nothing is made of it here
+  fields.Text("user", out.text.tenant);  // users share the engine fairly
   fields.NotYet("service_tier", {"\"auto\"", "\"default\""});
   fields.NotYet("store", {"false"});
   fields.NotYet("metadata", {"{}"});

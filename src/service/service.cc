@@ -253,6 +253,7 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
                                        .cache_salt = request.cache_salt,
                                        .use_cache = request.use_cache,
                                        .priority = request.priority,
+                                       .tenant = request.tenant,
                                        .speculation = request.speculation,
                                        .notify = request.notify},
                                       n);

@@ -45,6 +45,7 @@ struct TextRequest {
   std::string cache_salt;  // prefixes are shared only between equal salts
   bool use_cache = true;
   int32_t priority = 0;  // higher first
+  std::string tenant;    // who shares the engine with the others
   engine::Speculation speculation = engine::Speculation::kOff;
   std::function<void()> notify;  // an event or the end is there; see engine::Request
   sampling::SamplingParams sampling;
