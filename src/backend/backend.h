@@ -82,6 +82,13 @@ class StateStore {
   virtual void CopySlot(int32_t /*from*/, int32_t /*to*/) {}
 };
 
+// A checkpoint on the way: `slot` becomes the state after `tokens` tokens of a sequence of the step.
+struct StateSave {
+  int32_t sequence = 0;
+  int32_t tokens = 0;  // 1 .. those of the sequence in the step
+  int32_t slot = 0;    // of no sequence and no other save of the step
+};
+
 // One step, flattened over its sequences. All spans are borrowed for the call.
 struct Step {
   std::span<const int32_t> tokens;      // [T]
@@ -92,6 +99,7 @@ struct Step {
   // [S] the slot of each sequence, all different; empty where the model has no recurrent layer. The tokens of a sequence follow each other, and
   // the first is the one after those that the slot has seen, or position 0.
   std::span<const int32_t> state_slots = {};
+  std::span<const StateSave> state_saves = {};
 };
 
 // How one kind of op is executed, for plans and ledgers.

@@ -47,6 +47,11 @@ void CpuProgram::RunShortConv(const Op& op) {
         for (int64_t j = 0; j < taps; j++) rows[j] = row(t + j - kept_rows);
         kernels_->short_conv(rows, weight + channel, taps, channels, n, out + (first + t) * channels + channel);
       }
+      for (const backend::StateSave& save : step_->state_saves) {
+        if (static_cast<size_t>(save.sequence) != s) continue;
+        float* to = state_->conv(save.slot, op.state) + channel;
+        for (int64_t r = 0; r < kept_rows; r++) std::memcpy(to + r * channels, row(save.tokens - kept_rows + r), bytes);
+      }
       // Oldest first: a kept row moves to an older place only.
       for (int64_t r = 0; r < kept_rows; r++) std::memcpy(kept + r * channels, row(count - kept_rows + r), bytes);
     }
@@ -80,8 +85,13 @@ void CpuProgram::RunDeltaRule(const Op& op) {
       if (step_->positions[static_cast<size_t>(first)] == 0) {
         std::fill(args.state + args.block_begin * key_dim * 16, args.state + args.block_end * key_dim * 16, 0.0f);
       }
-      for (int64_t t = first; t < step_->seq_start[s + 1]; t += kDeltaTokens) {
+      const int64_t from = args.block_begin * key_dim * 16, to = args.block_end * key_dim * 16;
+      for (int64_t t = first; t < step_->seq_start[s + 1]; t += args.n_tokens) {
         args.n_tokens = std::min<int64_t>(kDeltaTokens, step_->seq_start[s + 1] - t);
+        for (const backend::StateSave& save : step_->state_saves) {
+          if (static_cast<size_t>(save.sequence) == s && first + save.tokens > t)
+            args.n_tokens = std::min(args.n_tokens, first + save.tokens - t);
+        }
         for (int64_t i = 0; i < args.n_tokens; i++) {
           const int64_t at = (t + i) * heads + h;
           const double step = Softplus(static_cast<double>(alpha[at]) + static_cast<double>(dt_bias[h]));
@@ -93,6 +103,11 @@ void CpuProgram::RunDeltaRule(const Op& op) {
         args.v = qkv + t * cols + 2 * key_heads * key_dim + h * value_dim;
         args.out = out + t * args.out_stride + h * value_dim;
         kernels_->delta_rule(args);
+        for (const backend::StateSave& save : step_->state_saves) {
+          if (static_cast<size_t>(save.sequence) != s || first + save.tokens != t + args.n_tokens) continue;
+          float* kept = state_->matrices(save.slot, op.state) + h * key_dim * value_dim;
+          std::copy(args.state + from, args.state + to, kept + from);
+        }
       }
     }
   });
@@ -103,6 +118,10 @@ void CpuProgram::NoteSlots() {
   for (size_t s = 0; s < step_->state_slots.size(); s++)
     state_->SetSlotTokens(step_->state_slots[s],
                           step_->positions[static_cast<size_t>(step_->seq_start[s + 1]) - 1] + 1);
+  for (const backend::StateSave& save : step_->state_saves) {
+    const int32_t first = step_->seq_start[static_cast<size_t>(save.sequence)];
+    state_->SetSlotTokens(save.slot, step_->positions[static_cast<size_t>(first + save.tokens) - 1] + 1);
+  }
 }
 
 Status CpuProgram::CheckSlots(const backend::Step& step, const PagedState& state) const {
@@ -110,7 +129,8 @@ Status CpuProgram::CheckSlots(const backend::Step& step, const PagedState& state
     return Fail(Code::kInvalidArgument, "step does not fit the state slots").Found(std::move(what));
   };
   if (graph_->state_layers().empty()) {
-    if (!step.state_slots.empty()) return bad("slots for a model without recurrent layers");
+    if (!step.state_slots.empty() || !step.state_saves.empty())
+      return bad("slots for a model without recurrent layers");
     return {};
   }
   if (step.state_slots.size() + 1 != step.seq_start.size()) return bad("not one slot for each sequence");
@@ -131,6 +151,17 @@ Status CpuProgram::CheckSlots(const backend::Step& step, const PagedState& state
     for (size_t t = first; t < end; t++) {
       if (step.positions[t] != begin + static_cast<int64_t>(t - first)) return bad("positions with a gap");
     }
+  }
+  for (size_t i = 0; i < step.state_saves.size(); i++) {
+    const backend::StateSave& save = step.state_saves[i];
+    const size_t s = static_cast<size_t>(save.sequence);
+    if (save.sequence < 0 || s >= step.state_slots.size()) return bad("a save of no sequence");
+    if (save.tokens < 1 || save.tokens > step.seq_start[s + 1] - step.seq_start[s]) return bad("a save of no token");
+    if (save.slot < 0 || save.slot >= state.n_slots()) return bad("slot " + std::to_string(save.slot));
+    const auto same = [&](const backend::StateSave& other) { return other.slot == save.slot; };
+    if (std::ranges::find(step.state_slots, save.slot) != step.state_slots.end() ||
+        std::ranges::any_of(step.state_saves.first(i), same))
+      return bad("slot " + std::to_string(save.slot) + " twice");
   }
   return {};
 }

@@ -160,7 +160,8 @@ struct Session {
     std::vector<int32_t> tokens;
   };
   // Logits of the last token of each piece.
-  Result<std::vector<std::vector<float>>> Step(const std::vector<Piece>& pieces) {
+  Result<std::vector<std::vector<float>>> Step(const std::vector<Piece>& pieces,
+                                               const std::vector<StateSave>& saves = {}) {
     std::vector<int32_t> tokens, positions, seq_start = {0}, rows, slots, table;
     for (const Piece& p : pieces) {
       tokens.insert(tokens.end(), p.tokens.begin(), p.tokens.end());
@@ -177,7 +178,8 @@ struct Session {
                                         .seq_start = seq_start,
                                         .page_table = table,
                                         .logit_rows = rows,
-                                        .state_slots = slots},
+                                        .state_slots = slots,
+                                        .state_saves = saves},
                                        *state, logits));
     std::vector<std::vector<float>> result;
     for (size_t i = 0; i < pieces.size(); i++)
@@ -277,6 +279,29 @@ TEST(Recurrent, ACopiedSlotGoesOnWhereTheOtherStood) {
   EXPECT_EQ(run.state->slot_tokens(5), 0);
 }
 
+TEST(Recurrent, ASaveOnTheWayIsTheStateThere) {
+  const Model model;
+  const std::vector<int32_t> tokens = Tokens(60, 8), other = Tokens(9, 2);
+  const std::vector<float> want = Session(model).Feed(0, tokens, 0, 60, 60);
+  for (int threads : {1, 3}) {
+    Session run(model, threads);
+    run.Feed(0, tokens, 0, 2, 2);
+    const std::vector<int32_t> rest(tokens.begin() + 2, tokens.end());
+    const auto step = run.Step({{6, 0, other}, {0, 2, rest}}, {{.sequence = 1, .tokens = 30, .slot = 1},
+                                                               {.sequence = 1, .tokens = 1, .slot = 2},
+                                                               {.sequence = 0, .tokens = 9, .slot = 3},
+                                                               {.sequence = 1, .tokens = 58, .slot = 4}});
+    ASSERT_TRUE(step) << step.error().Message();
+    EXPECT_TRUE(SameBits(want, (*step)[1]));
+    EXPECT_EQ(run.state->slot_tokens(4), 60);
+    EXPECT_TRUE(SameBits(want, run.Feed(1, tokens, 32, 60, 11)));
+    EXPECT_TRUE(SameBits(want, run.Feed(2, tokens, 3, 60, 57)));
+    std::vector<int32_t> longer = other;
+    longer.push_back(5);
+    EXPECT_TRUE(SameBits(Session(model).Feed(0, longer, 0, 10, 10), run.Feed(3, longer, 9, 10, 1)));
+  }
+}
+
 TEST(Recurrent, RefusesAStepThatDoesNotFitTheSlots) {
   const Model model;
   Session run(model, 1, "", 2);
@@ -294,6 +319,11 @@ TEST(Recurrent, RefusesAStepThatDoesNotFitTheSlots) {
   EXPECT_EQ(code({{-1, 0, {4}}}), Code::kInvalidArgument);
   EXPECT_EQ(code({{1, 0, {4}}, {1, 0, {5}}}), Code::kInvalidArgument);
   EXPECT_EQ(code({{0, 3, {4}}, {1, 0, {5}}}), std::nullopt);
+  for (const StateSave& save : {StateSave{0, 1, 0}, StateSave{0, 0, 1}, StateSave{0, 2, 1}, StateSave{1, 1, 1},
+                                StateSave{-1, 1, 1}, StateSave{0, 1, 2}})
+    EXPECT_FALSE(run.Step({{0, 4, {4}}}, {save})) << save.sequence << " " << save.tokens << " " << save.slot;
+  EXPECT_FALSE(
+      run.Step({{0, 0, {4, 5}}}, {{.sequence = 0, .tokens = 1, .slot = 1}, {.sequence = 0, .tokens = 2, .slot = 1}}));
   const std::vector<int32_t> one = {1}, zero = {0}, seq_start = {0, 1};
   std::vector<float> logits(kVocab);
   EXPECT_FALSE(run.program->Run(
