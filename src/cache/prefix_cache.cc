@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
+
+#include "cache/prefix_node.h"
 
 namespace ridge::cache {
 namespace {
@@ -23,23 +26,13 @@ size_t CommonPrefix(std::span<const TokenId> a, std::span<const TokenId> b) {
 
 }  // namespace
 
-struct PrefixCache::Node {
-  Node* parent = nullptr;   // null: a root
-  Children::iterator self;  // in the parent's children; not of a root
-  PageId page = kNoPage;
-  uint64_t last_use = 0;
-  uint64_t hash = 0;    // of all tokens up to here, and of the root's name
-  std::string name;     // of a root
-  int64_t entered = 0;  // of a root: cursors
-  Children children;    // no key is the beginning of another; a key of less than a page is a leaf
-};
-
 std::string_view Name(MissReason reason) {
   switch (reason) {
     case MissReason::kNone: return "none";
     case MissReason::kNew: return "new";
     case MissReason::kDiverged: return "diverged";
     case MissReason::kEvicted: return "evicted";
+    case MissReason::kNoState: return "no-state";
   }
   return "?";
 }
@@ -182,6 +175,7 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const TokenId> 
 }
 
 void PrefixCache::RemoveLeaf(Node* leaf) {
+  ForgetStates(leaf);
   leaves_.erase(leaf->last_use);
   pool_->SetCached(leaf->page, false);
   pool_->Release(leaf->page);
@@ -196,12 +190,13 @@ void PrefixCache::RemoveLeaf(Node* leaf) {
 }
 
 // A page filled in part goes when one that begins the same way and holds more comes.
-void PrefixCache::DropPrefixOf(Node* parent, std::span<const TokenId> tokens) {
-  auto at = parent->children.lower_bound(tokens);
-  if (at == parent->children.begin()) return;
-  --at;
-  if (at->first.size() < tokens.size() && CommonPrefix(at->first, tokens) == at->first.size())
-    RemoveLeaf(at->second.get());
+void PrefixCache::DropPrefixOf(Node* node) {
+  if (node->self == node->parent->children.begin()) return;
+  const auto before = std::prev(node->self);
+  const Tokens &less = before->first, &more = node->self->first;
+  if (less.size() >= more.size() || CommonPrefix(less, more) < less.size()) return;
+  MoveStates(before->second.get(), node);
+  RemoveLeaf(before->second.get());
 }
 
 bool PrefixCache::Insert(Cursor& cursor, std::span<const TokenId> tokens, PageTable& table) {
@@ -216,8 +211,8 @@ bool PrefixCache::Insert(Cursor& cursor, std::span<const TokenId> tokens, PageTa
       if (table.pages()[i] != next->page) table.Replace(i, next->page);
     } else {
       if (!MakeRoom()) return false;
-      DropPrefixOf(cursor.node, page_tokens);
       next = AddChild(cursor.node, page_tokens, table.pages()[i]);
+      DropPrefixOf(next);
     }
     cursor.node = next;
     cursor.pages++;
@@ -235,8 +230,7 @@ bool PrefixCache::InsertPartial(const Cursor& cursor, std::span<const TokenId> t
   };
   if (covers()) return true;
   if (!MakeRoom()) return false;
-  DropPrefixOf(cursor.node, page_tokens);
-  AddChild(cursor.node, page_tokens, table.pages()[static_cast<size_t>(cursor.pages)]);
+  DropPrefixOf(AddChild(cursor.node, page_tokens, table.pages()[static_cast<size_t>(cursor.pages)]));
   return true;
 }
 
@@ -313,7 +307,7 @@ Status PrefixCache::CheckIntegrity() const {
   if (pages != pages_) return broken("another number of pages than counted");
   if (pages > max_pages_) return broken("more pages than the limit");
   if (leaves != leaves_.size()) return broken("another number of leaves than counted");
-  return {};
+  return CheckStates(nodes);
 }
 
 }  // namespace ridge::cache

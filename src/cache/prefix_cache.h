@@ -17,16 +17,19 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
 #include "base/token_id.h"
 #include "cache/page_pool.h"
 #include "cache/page_table.h"
+#include "cache/slot_pool.h"
 
 namespace ridge::cache {
 
@@ -36,8 +39,9 @@ enum class MissReason {
   kNew,       // what is cached ends here: these tokens were never seen
   kDiverged,  // other tokens follow here
   kEvicted,   // it was cached and had to make room
+  kNoState,   // pages go on, but no checkpoint of the recurrent state does
 };
-std::string_view Name(MissReason reason);  // "none", "new", "diverged", "evicted"
+std::string_view Name(MissReason reason);  // "none", "new", "diverged", "evicted", "no-state"
 
 class PrefixCache {
  public:
@@ -81,6 +85,28 @@ class PrefixCache {
   // The whole path was used now.
   void Touch(const Cursor& cursor);
 
+  // Recurrent models: pages say what was computed, but only a checkpoint of the state lets a sequence go on from there. A checkpoint is a slot, kept
+  // at a token of a page and given up with it, or when there are too many: `minor` ones first, then those used least recently.
+  // slots is borrowed and has max_states slots for this.
+  void EnableStates(SlotPool* slots, int64_t max_states);
+  struct StateMatch {
+    int64_t tokens = 0;         // of the deepest checkpoint on the path; 0: there is none
+    int32_t slot = kNoSlot;     // it
+    PageId page = kNoPage;      // that holds its last token
+    int64_t cached_tokens = 0;  // how far the pages go
+  };
+  // On the path of tokens[0, limit) from the cursor's root; what is found counts as used.
+  StateMatch FindState(const Cursor& cursor, std::span<const TokenId> tokens, int64_t limit);
+  // A slot for a checkpoint to come, or nullopt: there is no room. It ends with KeepReservedState or DropState.
+  std::optional<int32_t> ReserveState();
+  void DropState(int32_t slot);
+  bool KeepReservedState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor);
+  // Keeps `slot`, the state after all of `tokens`, whose pages are the cursor's or behind it in the cache. The slot is the cache's afterwards, or free: false
+  // where its page or room for it is missing.
+  bool KeepState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor);
+  int64_t states() const { return static_cast<int64_t>(states_.size()); }
+  std::vector<int32_t> StateSlots() const;  // of all checkpoints
+
   // Gives up at most n pages that no sequence holds, the least recently used first. Returns how many; less than n: there are no more.
   int64_t Evict(int64_t n);
 
@@ -101,10 +127,17 @@ class PrefixCache {
   };
   using Children = std::map<Tokens, std::unique_ptr<Node>, Less>;
 
+  using StateKey = std::pair<int, uint64_t>;  // 0 for minor ones, last use
+  bool RoomForState();
+  Node* Holder(const Cursor& cursor, std::span<const TokenId> tokens) const;
+  void ForgetStates(Node* node);
+  void MoveStates(Node* from, Node* to);
+  Status CheckStates(std::span<const Node* const> nodes) const;
+
   bool MakeRoom();
   Node* AddChild(Node* parent, std::span<const TokenId> tokens, PageId page);
   void RemoveLeaf(Node* leaf);
-  void DropPrefixOf(Node* parent, std::span<const TokenId> tokens);
+  void DropPrefixOf(Node* node);
   void Stamp(Node* node);
   void ForgetRoot(Node* root);
   std::span<const TokenId> PageOf(std::span<const TokenId> tokens, int64_t page) const;
@@ -120,6 +153,9 @@ class PrefixCache {
   // Path hashes of the pages given up latest, to explain misses.
   std::deque<uint64_t> ghost_order_;
   std::unordered_map<uint64_t, int> ghosts_;
+  SlotPool* slots_ = nullptr;
+  int64_t max_states_ = 0, reserved_states_ = 0;
+  std::map<StateKey, std::pair<Node*, int32_t>> states_;  // the first goes first
 };
 
 }  // namespace ridge::cache

@@ -54,7 +54,9 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
                   .context_tokens = options.context_tokens,
                   .page_tokens = static_cast<int32_t>(options.state.page_tokens),
                   .cache_pages = options.state.n_pages,
-                  .max_logit_rows = options.max_logit_rows},
+                  .max_logit_rows = options.max_logit_rows,
+                  .recurrent = state_->slot_bytes() > 0,
+                  .checkpoints = options.checkpoints},
                  &pool_),
       runner_(program, state_.get(), options.vocab, std::max(options.max_running, options.max_logit_rows)) {
   counts_.pages_capacity = pool_.capacity_pages();
@@ -70,7 +72,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(backend::Program* program, const E
         .Expected(std::to_string(cache::PagePool::kMaxCapacityPages) + " at most");
   }
   backend::StateOptions state_options = options.state;
-  state_options.n_slots = options.max_running;
+  state_options.n_slots = options.max_running + options.checkpoints;
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<backend::StateStore> state, program->NewState(state_options));
   RIDGE_ASSIGN_OR_RETURN(cache::PagePool pool, cache::PagePool::Create(static_cast<int32_t>(options.state.n_pages)));
   std::unique_ptr<Engine> engine(new Engine(options, std::move(pool), std::move(state), program));
@@ -142,10 +144,9 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   return sequence;
 }
 
-// Pages alone do not bring a recurrent model to where they end, so its requests share nothing yet.
 // Equal salts of equal tenants share. Lengths go first, so that no salt spells another tenant's.
 std::optional<std::string> Engine::CacheRoot(const Request& request) const {
-  if (!options_.prefix_cache || !request.use_cache || state_->slot_bytes() > 0) return std::nullopt;
+  if (!options_.prefix_cache || !request.use_cache) return std::nullopt;
   return std::to_string(request.tenant.size()) + ":" + request.tenant + request.cache_salt;
 }
 
@@ -161,7 +162,7 @@ Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence
     }
     for (std::unique_ptr<Sequence>& sequence : sequences) {
       sequence->id = next_id_++;
-      if (sequences.size() > 1 && state_->slot_bytes() == 0 &&
+      if (sequences.size() > 1 &&
           !sequence->cache_root) {  // the answers of a group share their prompt, with nobody else
         sequence->cache_root = "group:" + std::to_string(tickets.empty() ? sequence->id : tickets.front().id);
         sequence->ephemeral_root = true;
@@ -273,6 +274,7 @@ void Engine::Loop() {
 void Engine::Step() {
   const Plan& plan = scheduler_.Next();
   for (const cache::PageCopy& copy : scheduler_.TakeCopies()) state_->CopyPage(copy.from, copy.to);
+  for (const cache::PageCopy& copy : scheduler_.TakeStateCopies()) state_->CopySlot(copy.from, copy.to);
   if (plan.chunks.empty()) return;
   const Clock::time_point begin = Clock::now();
   for (const Chunk& chunk : plan.chunks) {

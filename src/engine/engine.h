@@ -36,6 +36,7 @@ struct EngineOptions {
   int64_t max_logit_rows = 0;  // that the program was compiled for; above max_running there is room for drafts
   size_t max_waiting = 64;     // requests that have not begun; more are refused
   bool prefix_cache = true;    // pages of requests that are done serve later ones
+  int64_t checkpoints = 16;  // of recurrent models: points from which the prefix cache can go on, each a slot of state
   backend::StateOptions state;
 };
 

@@ -99,6 +99,10 @@ class FakeProgram : public backend::Program {
         if (recurrent_) {
           recurrent->hash = Mix(recurrent->hash, step.tokens[static_cast<size_t>(t)]);
           recurrent->tokens++;
+          for (const backend::StateSave& save : step.state_saves) {
+            if (static_cast<size_t>(save.sequence) == s && save.tokens == t + 1 - step.seq_start[s])
+              state.states.at(static_cast<size_t>(save.slot)) = *recurrent;
+          }
         }
         slot(step.positions[static_cast<size_t>(t)]) = step.tokens[static_cast<size_t>(t)];
         if (row >= step.logit_rows.size() || step.logit_rows[row] != t) continue;

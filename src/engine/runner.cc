@@ -13,6 +13,7 @@ void Runner::Flatten(const Plan& plan) {
   seq_start_.assign(1, 0);
   logit_rows_.clear();
   slots_.clear();
+  saves_.clear();
   size_t table = 0;  // P, the longest of all sequences
   for (const Chunk& chunk : plan.chunks) table = std::max(table, chunk.pages.size());
   page_table_.assign(table * plan.chunks.size(), 0);
@@ -25,7 +26,14 @@ void Runner::Flatten(const Plan& plan) {
     seq_start_.push_back(static_cast<int32_t>(tokens_.size()));
     for (int64_t left = chunk.logit_rows(); left > 0; left--)
       logit_rows_.push_back(static_cast<int32_t>(static_cast<int64_t>(tokens_.size()) - left));
-    if (state_->slot_bytes() > 0) slots_.push_back(chunk.sequence->slot);
+    if (state_->slot_bytes() > 0) {
+      slots_.push_back(chunk.sequence->slot);
+      for (const StateMark& mark : chunk.sequence->marks) {
+        const int64_t at = mark.token - chunk.begin;
+        if (at < 1 || at > static_cast<int64_t>(chunk.tokens.size())) continue;
+        saves_.push_back({.sequence = static_cast<int32_t>(s), .tokens = static_cast<int32_t>(at), .slot = mark.slot});
+      }
+    }
     std::copy(chunk.pages.begin(), chunk.pages.end(), page_table_.begin() + static_cast<std::ptrdiff_t>(s * table));
   }
 }
@@ -39,7 +47,8 @@ Status Runner::Run(const Plan& plan) {
                         .seq_start = seq_start_,
                         .page_table = page_table_,
                         .logit_rows = logit_rows_,
-                        .state_slots = slots_},
+                        .state_slots = slots_,
+                        .state_saves = saves_},
                        *state_, std::span<float>(logits_).first(wanted));
 }
 

@@ -34,6 +34,7 @@ class Runner {
   int64_t vocab_;
   std::vector<float> logits_;  // [max_rows, vocab]
   std::vector<int32_t> tokens_, positions_, seq_start_, page_table_, logit_rows_, slots_;
+  std::vector<backend::StateSave> saves_;
 };
 
 }  // namespace ridge::engine

@@ -10,12 +10,13 @@ namespace ridge::engine {
 Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
     : options_(options),
       pool_(pool),
+      slots_(options.max_running + (options.recurrent ? options.checkpoints : 0)),
       cache_(pool, options.page_tokens, options.cache_pages),
       costs_(std::max(options.max_running, options.max_logit_rows)) {
   RIDGE_CHECK(options.max_running >= 1 && options.step_tokens >= options.max_running && options.context_tokens >= 1 &&
               options.page_tokens >= 1);
   plan_.chunks.reserve(static_cast<size_t>(options.max_running));
-  for (int64_t slot = options.max_running; slot-- > 0;) free_slots_.push_back(static_cast<int32_t>(slot));
+  if (options.recurrent) cache_.EnableStates(&slots_, options.checkpoints);
 }
 
 int64_t Scheduler::limit_tokens() const {
@@ -50,6 +51,7 @@ void Scheduler::Keep(Sequence& sequence) {
   cache_.Insert(sequence.cursor,
                 std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
                 *sequence.pages);
+  KeepMarks(sequence);
 }
 
 // Gives all pages back, to the cache first.
@@ -63,19 +65,18 @@ void Scheduler::Release(Sequence& sequence) {
           *sequence.pages);
     }
     cache_.Touch(at);
-    at.node = at.root;
-    at.pages = 0;
   }
+  ReleaseState(sequence);
+  at.node = at.root;
+  at.pages = 0;
   sequence.pages->Clear();
   sequence.computed_tokens = 0;
   sequence.drafts.clear();
-  if (sequence.slot >= 0) free_slots_.push_back(sequence.slot);
-  sequence.slot = -1;
 }
 
 // Takes over cached pages behind what is computed, as long as they are whole.
 void Scheduler::ExtendCached(Sequence& sequence) {
-  if (sequence.cursor.root == nullptr) return;
+  if (sequence.cursor.root == nullptr || options_.recurrent) return;
   if (sequence.computed_tokens != sequence.cursor.pages * options_.page_tokens) return;
   sequence.computed_tokens +=
       cache_.Extend(sequence.cursor, sequence.tokens, sequence.length() - 1, *sequence.pages) * options_.page_tokens;
@@ -84,6 +85,7 @@ void Scheduler::ExtendCached(Sequence& sequence) {
 // Copies what a page of the cache, or of a running sequence on the same path, holds of the next tokens. False: an older sequence is about to
 // compute more of them, so waiting is better than computing.
 bool Scheduler::CopyCached(Sequence& sequence) {
+  if (options_.recurrent) return Resume(sequence);
   const cache::PrefixCache::Cursor& at = sequence.cursor;
   if (at.root == nullptr) return true;
   const int64_t begin = at.pages * options_.page_tokens, limit = sequence.length() - 1;
@@ -179,8 +181,7 @@ bool Scheduler::Admit() {
     Release(sequence);
     return false;
   }
-  sequence.slot = free_slots_.back();
-  free_slots_.pop_back();
+  sequence.slot = slots_.Take();
   running_.push_back(waiting_.TakeHead());
   PlacePrompt(sequence);
   return true;
@@ -324,9 +325,10 @@ Status Scheduler::CheckIntegrity() const {
   };
   std::vector<std::span<const cache::PageId>> holders;
   if (static_cast<int64_t>(running_.size()) > options_.max_running) return broken("more sequences run than may");
-  std::vector<int32_t> slots = free_slots_;
+  std::vector<int32_t> slots = cache_.StateSlots();
   for (const auto& sequence : running_) {
     slots.push_back(sequence->slot);
+    for (const StateMark& mark : sequence->marks) slots.push_back(mark.slot);
     holders.push_back(sequence->pages->pages());
     if (sequence->computed_tokens > sequence->length()) return broken("more tokens computed than there are");
     if (sequence->pages->capacity_tokens() < sequence->computed_tokens) return broken("computed tokens without pages");
@@ -335,11 +337,7 @@ Status Scheduler::CheckIntegrity() const {
     if (sequence->computed_tokens != 0 || !sequence->pages->pages().empty())
       return broken("a waiting sequence holds pages");
   }
-  std::sort(slots.begin(), slots.end());
-  if (static_cast<int64_t>(slots.size()) != options_.max_running) return broken("state slots are lost");
-  for (size_t i = 0; i < slots.size(); i++) {
-    if (slots[i] != static_cast<int32_t>(i)) return broken("a state slot is held twice");
-  }
+  RIDGE_RETURN_IF_ERROR(slots_.CheckIntegrity(slots));
   RIDGE_RETURN_IF_ERROR(cache_.CheckIntegrity());
   const std::vector<cache::PageId> cached = cache_.AllPages();
   holders.push_back(cached);

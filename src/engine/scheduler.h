@@ -13,7 +13,7 @@
 // Prompts: pages of a prefix that is cached are taken over, and of a page that fits in part a copy; what an older sequence is just computing is
 // waited for. The last token of a sequence is always computed.
 // Guarantees: of those that wait WaitingQueue says who is next; with one priority and tenant nobody is admitted before an older one. The running sequence that was admitted first always gets on. A plan has at most step_tokens
-// tokens and max_logit_rows logit rows. A running sequence has a state slot below max_running of its own. Only the scheduler changes the pool. Engine thread only.
+// tokens and max_logit_rows logit rows. A running sequence has a state slot of its own. Only the scheduler changes the pool. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -39,6 +39,8 @@ struct SchedulerOptions {
   int32_t page_tokens = 32;
   int64_t cache_pages = 0;     // that the prefix cache may hold
   int64_t max_logit_rows = 0;  // of a step, drafts included; less than max_running: max_running
+  bool recurrent = false;      // the model keeps state besides the KV; then
+  int64_t checkpoints = 0;     // that the prefix cache may hold. Slots are those below max_running + checkpoints
 };
 
 // Tokens [begin, begin + tokens.size()) of one sequence.
@@ -74,6 +76,8 @@ class Scheduler {
   const Plan& Next();
   // Page copies that must be done, in order, before the step that Next returned. Each is handed out once.
   std::vector<cache::PageCopy> TakeCopies() { return std::exchange(copies_, {}); }
+  // The same of state slots; after the page copies.
+  std::vector<cache::PageCopy> TakeStateCopies() { return std::exchange(state_copies_, {}); }
   // The step that Next returned was computed, in so much time (0: not measured).
   void Commit(double step_ms = 0);
   // Appends a generated token; the reason if that was the last one.
@@ -112,15 +116,23 @@ class Scheduler {
   void Preempt(size_t index);
   void Speculate();
   void Unplan(const Sequence& sequence);
+  // Recurrent models (scheduler_state.cc).
+  int64_t state_gap() const;
+  bool Mark(Sequence& sequence, int64_t token, bool minor);
+  bool WaitsForState(Sequence& sequence, int64_t have);
+  bool Resume(Sequence& sequence);
+  void KeepMarks(Sequence& sequence);
+  void ReleaseState(Sequence& sequence);
 
   SchedulerOptions options_;
   cache::PagePool* pool_;
+  cache::SlotPool slots_;  // of recurrent state, whether the model has such state or not
   cache::PrefixCache cache_;
   WaitingQueue waiting_;
   std::vector<std::unique_ptr<Sequence>> running_;  // in order of admission
   Plan plan_;
   std::vector<cache::PageCopy> copies_;
-  std::vector<int32_t> free_slots_;  // of recurrent state: max_running of them, whether the model has such state or not
+  std::vector<cache::PageCopy> state_copies_;
   StepCosts costs_;
   DraftPolicy draft_policy_;
   std::vector<DraftChoice> choices_;  // scratch

@@ -122,15 +122,23 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
   const int64_t max_running = *rc::gen::inRange(1, 5), page = *rc::gen::inRange(1, 6);
   const int64_t budget = max_running + *rc::gen::inRange(0, 12), context = *rc::gen::inRange(2, 40);
   cache::PagePool pool = Pool(*rc::gen::inRange(2, 30));
-  const bool cached = *rc::gen::arbitrary<bool>();
+  const bool cached = *rc::gen::arbitrary<bool>(), recurrent = *rc::gen::arbitrary<bool>();
+  const int64_t checkpoints = *rc::gen::inRange(0, 6);
   const int64_t max_rows = max_running + *rc::gen::inRange(0, 8);
   Scheduler scheduler({.max_running = max_running,
                        .step_tokens = budget,
                        .context_tokens = context,
                        .page_tokens = static_cast<int32_t>(page),
                        .cache_pages = *rc::gen::inRange(0, 30),
-                       .max_logit_rows = max_rows},
+                       .max_logit_rows = max_rows,
+                       .recurrent = recurrent,
+                       .checkpoints = checkpoints},
                       &pool);
+  struct State {
+    int64_t tokens = 0;
+    TokenId hash = 0;  // of the last one
+  };
+  std::vector<State> states(static_cast<size_t>(max_running + checkpoints));  // by slot
   std::map<cache::PageId, std::vector<TokenId>> contents;  // of each page: the tokens up to each of its slots
   std::vector<RequestId> alive;                            // in order of arrival
   std::map<RequestId, int64_t> computed;                   // what the fake runner has done of each
@@ -146,6 +154,8 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
   const auto step = [&] {
     const Plan& plan = scheduler.Next();
     for (const cache::PageCopy& copy : scheduler.TakeCopies()) contents[copy.to] = contents[copy.from];
+    for (const cache::PageCopy& copy : scheduler.TakeStateCopies())
+      states.at(static_cast<size_t>(copy.to)) = states.at(static_cast<size_t>(copy.from));
     RC_ASSERT(plan.tokens <= budget);
     RC_ASSERT(plan.logit_rows <= max_rows);
     RC_ASSERT(plan.chunks.empty() == alive.empty());
@@ -182,6 +192,17 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
         auto& held = contents[chunk.pages[static_cast<size_t>(t / page)]];
         held.resize(static_cast<size_t>(page));
         held[static_cast<size_t>(t % page)] = HashOf(*chunk.sequence, t);
+      }
+      if (recurrent) {
+        const Sequence& s = *chunk.sequence;
+        const State& before = states.at(static_cast<size_t>(s.slot));
+        RC_ASSERT(chunk.begin == 0 || before.tokens == chunk.begin);
+        RC_ASSERT(chunk.begin == 0 || before.hash == HashOf(s, chunk.begin - 1));
+        states.at(static_cast<size_t>(s.slot)) = {end, HashOf(s, end - 1)};
+        for (const StateMark& mark : s.marks) {
+          if (mark.token > chunk.begin && mark.token <= end)
+            states.at(static_cast<size_t>(mark.slot)) = {mark.token, HashOf(s, mark.token - 1)};
+        }
       }
       RC_ASSERT(chunk.logits == (end == chunk.sequence->length() && chunk.sequence->max_tokens != 0));
       computed[id] = end;
@@ -235,7 +256,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
           sequence->priority = *rc::gen::inRange(0, 3);
           sequence->tenant = std::string(*rc::gen::inRange<size_t>(0, 3), 't');
         }
-        sequence->speculates = *rc::gen::arbitrary<bool>();
+        sequence->speculates = !recurrent && *rc::gen::arbitrary<bool>();
         scheduler.Add(std::move(sequence));
       }
     } else if (action == 3 && !alive.empty()) {
@@ -254,6 +275,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
   }
   RC_ASSERT(pool.held_pages() == pool.idle_pages());
   RC_CLASSIFY(drafts_accepted > 0, "drafts accepted");
+  RC_ASSERT(recurrent || scheduler.cache().states() == 0);
 }
 
 }  // namespace

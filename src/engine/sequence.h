@@ -23,6 +23,13 @@ namespace ridge::engine {
 
 struct Work;  // the engine's own part: sampler, outbox, times
 
+// A checkpoint that a running sequence will leave, or has left and not yet handed to the cache.
+struct StateMark {
+  int64_t token = 0;  // computed up to here
+  int32_t slot = cache::kNoSlot;
+  bool minor = false;
+};
+
 struct Sequence {
   Sequence();
   ~Sequence();
@@ -40,8 +47,13 @@ struct Sequence {
   bool ephemeral_root = false;            // the root's pages go with its last sequence
   std::optional<cache::PageTable> pages;  // set while the scheduler has the sequence
   cache::PrefixCache::Cursor cursor;      // the same
-  int32_t slot = -1;                      // of recurrent state, while it runs
-  std::optional<CacheMiss> miss;          // set when it begins
+  int32_t slot = cache::kNoSlot;          // of recurrent state, while it runs
+  // Of recurrent models, while it runs.
+  bool resumed = false;  // has taken over what is cached
+  std::vector<StateMark> marks;
+  RequestId waits_for = 0;  // who leaves a checkpoint at waits_token; 0: nobody
+  int64_t waits_token = 0;
+  std::optional<CacheMiss> miss;  // set when it begins
   bool speculates = false;
   Lookup lookup;                // when it speculates
   std::vector<TokenId> drafts;  // that the present step verifies; not part of tokens

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -24,6 +25,14 @@ double MsSince(Clock::time_point begin) {
 std::optional<std::string> PieceOf(const text::Tokenizer& tokenizer, std::optional<TokenId> id) {
   if (!id) return std::nullopt;
   return std::string(tokenizer.Piece(*id));
+}
+
+// Recurrent models: as many points to go on from as fit a GB, and one for each running request at least. Memory is taken as they fill.
+int64_t Checkpoints(int64_t state_bytes, int64_t max_running) {
+  constexpr int64_t kBytes = int64_t{1} << 30, kMost = 512, kOfOneUser = 4;
+  if (state_bytes == 0) return 0;
+  if (max_running == 1) return kOfOneUser;
+  return std::clamp<int64_t>(kBytes / state_bytes, max_running, std::max(max_running, kMost));
 }
 
 }  // namespace
@@ -154,15 +163,17 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
     service->has_template_ = true;
     service->chat_ = text::ChatTemplate::Parse(std::move(source));
   }
-  RIDGE_ASSIGN_OR_RETURN(service->engine_,
-                         engine::Engine::Start(&loaded.program(), {.vocab = vocab,
-                                                                   .context_tokens = loaded.context_tokens(),
-                                                                   .step_tokens = loaded.chunk_tokens(),
-                                                                   .max_running = options.max_running,
-                                                                   .max_logit_rows = loaded.logit_rows(),
-                                                                   .max_waiting = options.max_waiting,
-                                                                   .prefix_cache = options.prefix_cache,
-                                                                   .state = loaded.state_options()}));
+  RIDGE_ASSIGN_OR_RETURN(
+      service->engine_, engine::Engine::Start(&loaded.program(), {.vocab = vocab,
+                                                                  .context_tokens = loaded.context_tokens(),
+                                                                  .step_tokens = loaded.chunk_tokens(),
+                                                                  .max_running = options.max_running,
+                                                                  .max_logit_rows = loaded.logit_rows(),
+                                                                  .max_waiting = options.max_waiting,
+                                                                  .prefix_cache = options.prefix_cache,
+                                                                  .checkpoints = Checkpoints(
+                                                                      loaded.model().StateBytes(), options.max_running),
+                                                                  .state = loaded.state_options()}));
   service->create_ms_ = MsSince(begin);
   return service;
 }

@@ -1,0 +1,129 @@
+// Recurrent models: where a sequence may go on from, who waits for whose checkpoint, and which checkpoints a prompt leaves on its way.
+#include <algorithm>
+
+#include "engine/scheduler.h"
+
+namespace ridge::engine {
+namespace {
+
+constexpr int64_t kTailTokens =
+    8;  // of a prompt: what templates put behind the last message, and take back in the next turn
+
+const StateMark* FindMark(const Sequence& sequence, int64_t token) {
+  const auto at = std::ranges::find(sequence.marks, token, &StateMark::token);
+  return at == sequence.marks.end() ? nullptr : &*at;
+}
+
+}  // namespace
+
+// Tokens that must lie between two checkpoints: computing them again is cheaper than a slot.
+int64_t Scheduler::state_gap() const { return 2 * options_.page_tokens; }
+
+bool Scheduler::Mark(Sequence& sequence, int64_t token, bool minor) {
+  if (FindMark(sequence, token) != nullptr) return true;
+  const std::optional<int32_t> slot = cache_.ReserveState();
+  if (slot) sequence.marks.push_back({.token = token, .slot = *slot, .minor = minor});
+  return slot.has_value();
+}
+
+// True: an older sequence is about to compute most of what this one would, and leaves a checkpoint where the two part.
+bool Scheduler::WaitsForState(Sequence& sequence, int64_t have) {
+  if (sequence.waits_for != 0) {
+    const auto other = std::ranges::find(running_, sequence.waits_for, [](const auto& s) { return s->id; });
+    if (other != running_.end() && (*other)->computed_tokens < sequence.waits_token &&
+        FindMark(**other, sequence.waits_token) != nullptr)
+      return true;
+    sequence.waits_for = 0;
+  }
+  Sequence* best = nullptr;
+  for (const auto& other : running_) {
+    if (other.get() == &sequence) break;
+    if (other->cursor.root != sequence.cursor.root || !other->resumed) continue;
+    const size_t n = static_cast<size_t>(std::min(other->length(), sequence.length() - 1));
+    const auto end = sequence.tokens.begin() + static_cast<std::ptrdiff_t>(n);
+    const int64_t common =
+        std::mismatch(sequence.tokens.begin(), end, other->tokens.begin()).first - sequence.tokens.begin();
+    const int64_t token = common / options_.page_tokens * options_.page_tokens;
+    if (token < have + state_gap() || other->computed_tokens >= token) continue;
+    if (best == nullptr || token > sequence.waits_token) best = other.get(), sequence.waits_token = token;
+  }
+  if (best == nullptr || !Mark(*best, sequence.waits_token, /*minor=*/false)) return false;
+  sequence.waits_for = best->id;
+  return true;
+}
+
+// Takes over what is cached up to the deepest checkpoint. False: waiting is better than computing.
+bool Scheduler::Resume(Sequence& sequence) {
+  if (sequence.resumed) return true;
+  const int64_t limit = sequence.length() - 1, page = options_.page_tokens;
+  cache::PrefixCache::Cursor& at = sequence.cursor;
+  if (at.root == nullptr) return sequence.resumed = true;
+  cache::PrefixCache::StateMatch match = cache_.FindState(at, sequence.tokens, limit);
+  if (WaitsForState(sequence, match.tokens)) return false;
+  sequence.resumed = true;
+  const int64_t whole = match.tokens / page * page;
+  cache_.Extend(at, sequence.tokens, whole, *sequence.pages);
+  RIDGE_CHECK(at.pages * page == whole);
+  if (whole < match.tokens) {
+    if (MakeRoom(sequence, whole + 1)) {
+      RIDGE_CHECK(sequence.pages->Reserve(whole + 1).has_value());
+      // Room may have been made by giving up the page itself; its contents are still there. The same holds for the slot.
+      if (sequence.pages->pages().back() != match.page)
+        copies_.push_back({.from = match.page, .to = sequence.pages->pages().back()});
+    } else {
+      sequence.pages->Clear();
+      at.node = at.root;
+      at.pages = 0;
+      match.tokens = 0;
+    }
+  }
+  if (match.tokens > 0) {
+    state_copies_.push_back({.from = match.slot, .to = sequence.slot});
+    sequence.computed_tokens = match.tokens;
+  }
+  if (!sequence.miss) {
+    const bool state_ends = match.cached_tokens > match.tokens;
+    sequence.miss = {.reason = state_ends ? cache::MissReason::kNoState
+                                          : cache_.Explain(at, sequence.tokens, match.tokens - at.pages * page, limit),
+                     .at_token = match.tokens};
+  }
+  // Where this sequence leaves what others have computed, more are likely to leave it; and the next turn goes on near the end of this prompt.
+  int64_t last = match.tokens;
+  const int64_t parting = std::min(match.cached_tokens, limit) / page * page;
+  if (parting >= last + state_gap() && Mark(sequence, parting, /*minor=*/false)) last = parting;
+  const int64_t end = (sequence.prompt_tokens - kTailTokens) / page * page;
+  if (sequence.generated() == 0 && end >= last + state_gap()) Mark(sequence, end, /*minor=*/true);
+  return true;
+}
+
+// Checkpoints whose pages the cache has now.
+void Scheduler::KeepMarks(Sequence& sequence) {
+  std::erase_if(sequence.marks, [&](const StateMark& mark) {
+    if (mark.token > sequence.computed_tokens || mark.token > sequence.cursor.pages * options_.page_tokens)
+      return false;
+    cache_.KeepReservedState(sequence.cursor,
+                             std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(mark.token)),
+                             mark.slot, mark.minor);
+    return true;
+  });
+}
+
+// The end of a run: the slot itself becomes the checkpoint there.
+void Scheduler::ReleaseState(Sequence& sequence) {
+  for (const StateMark& mark : sequence.marks) cache_.DropState(mark.slot);
+  sequence.marks.clear();
+  if (sequence.slot >= 0) {
+    if (options_.recurrent && sequence.cursor.root != nullptr && sequence.computed_tokens > 0) {
+      cache_.KeepState(sequence.cursor,
+                       std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
+                       sequence.slot, /*minor=*/false);
+    } else {
+      slots_.Give(sequence.slot);
+    }
+  }
+  sequence.slot = cache::kNoSlot;
+  sequence.resumed = false;
+  sequence.waits_for = 0;
+}
+
+}  // namespace ridge::engine
