@@ -11,6 +11,7 @@ void AddBatchedBench(CLI::App& root, Invocation& invocation);
 void AddBench(CLI::App& root, Invocation& invocation);
 void AddDoctor(CLI::App& root, Invocation& invocation);
 void AddInspect(CLI::App& root, Invocation& invocation);
+void AddEmbed(CLI::App& root, Invocation& invocation);
 void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
@@ -30,6 +31,7 @@ inline constexpr AddCommand kCommands[] = {
     AddBench,
     AddBatchedBench,
     AddRoofline,
+    AddEmbed,
     AddLogits,
     AddInspect,
     AddTokenize,

@@ -112,6 +112,7 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .context_tokens = context_ ? context_ : needs.context_tokens,
                                   .batch_tokens = batch_,
                                   .chunk_tokens = chunk_,
+                                  .embeddings = needs.embeddings,
                                   .logit_rows = needs.logit_rows,
                                   .sequences = needs.sequences,
                                   .kv_bytes = needs.kv_bytes,

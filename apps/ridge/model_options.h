@@ -19,6 +19,7 @@
 namespace ridge::app {
 
 struct LoadNeeds {
+  bool embeddings = false;
   int64_t logit_rows = 1;  // rows of a step that may give logits
   std::optional<int64_t> context_tokens =
       {};                 // where -c is not given (bench sizes its own); not given: the default of the runtime

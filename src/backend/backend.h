@@ -40,8 +40,9 @@ struct CompileOptions {
   int64_t max_tokens = 512;    // rows of one step at most: sizes the workspace
   int64_t max_logit_rows = 1;  // of them, rows that give logits
   graph::PassSet passes = graph::PassSet::All();
-  bool strict = false;  // an op without a fast kernel is an error
-  bool blas = false;    // products of many tokens by OpenBLAS: an experiment variable, not bit-stable
+  bool strict = false;   // an op without a fast kernel is an error
+  bool blas = false;     // products of many tokens by OpenBLAS: an experiment variable, not bit-stable
+  bool dry_run = false;  // sizes only: no weight is read, nothing is packed or cached; Run is refused
   // Called when a weight's bytes have been taken over and its file pages may leave memory.
   std::function<void(const graph::Weight&)> release;
   // Folder that keeps repacked weights between runs; empty: nothing is written. sources: the files behind the graph's weights.
@@ -69,7 +70,8 @@ class StateStore {
  public:
   virtual ~StateStore() = default;
   virtual const StateOptions& options() const = 0;
-  virtual size_t size_bytes() const = 0;
+  virtual size_t size_bytes() const = 0;              // pages and slots
+  virtual size_t scratch_bytes() const { return 0; }  // what attention needs beside them
   // Page `to` becomes what page `from` is. Not while a step runs.
   virtual void CopyPage(int32_t from, int32_t to) = 0;
 

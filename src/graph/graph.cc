@@ -11,6 +11,8 @@ std::string_view Name(OpKind kind) {
   switch (kind) {
     case OpKind::kEmbed: return "embed";
     case OpKind::kRmsNorm: return "rms_norm";
+    case OpKind::kLayerNorm: return "layer_norm";
+    case OpKind::kAct: return "act";
     case OpKind::kMatMul: return "matmul";
     case OpKind::kRope: return "rope";
     case OpKind::kAppendKv: return "append_kv";
@@ -65,8 +67,9 @@ ValueId Graph::Append(Op op, Rows rows, int64_t cols) {
   return ops_.back().out;
 }
 
-ValueId Graph::Embed(WeightId table, float scale) {
+ValueId Graph::Embed(WeightId table, float scale, EmbedBy by) {
   Op op{.kind = OpKind::kEmbed};
+  op.by = by;
   op.weights = {table};
   op.scalar = scale;
   return Append(std::move(op), Rows::kTokens, weight(table).k());
@@ -79,6 +82,23 @@ ValueId Graph::RmsNorm(ValueId x, WeightId norm, float eps, int64_t groups) {
   op.weights = {norm};
   op.scalar = eps;
   op.groups = groups;
+  return Append(std::move(op), value(x).rows, value(x).cols);
+}
+
+ValueId Graph::LayerNorm(ValueId x, WeightId norm, WeightId bias, float eps) {
+  RIDGE_CHECK(weight(norm).k() == value(x).cols && weight(bias).k() == value(x).cols);
+  Op op{.kind = OpKind::kLayerNorm};
+  op.in = {x};
+  op.weights = {norm};
+  op.bias = bias;
+  op.scalar = eps;
+  return Append(std::move(op), value(x).rows, value(x).cols);
+}
+
+ValueId Graph::Act(ValueId x, Activation activation) {
+  Op op{.kind = OpKind::kAct};
+  op.in = {x};
+  op.activation = activation;
   return Append(std::move(op), value(x).rows, value(x).cols);
 }
 
@@ -250,6 +270,8 @@ Cost CostOf(const Graph& graph, const Op& op, const Load& load) {
       break;
     }
     case OpKind::kRmsNorm:
+    case OpKind::kLayerNorm:
+    case OpKind::kAct:
     case OpKind::kRope:
     case OpKind::kAdd:
     case OpKind::kGatedAct:

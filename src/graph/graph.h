@@ -45,11 +45,13 @@ struct Weight {
 enum class OpKind {
   kEmbed,
   kRmsNorm,
+  kLayerNorm,
   kMatMul,
   kRope,
   kAppendKv,
   kAttention,
   kAdd,
+  kAct,
   kGatedAct,
   kSelectRows,
   kExperts,
@@ -71,11 +73,15 @@ struct RopeSpec {
   double magnitude = 1.0;
 };
 
+// Which row of its table an embedding takes.
+enum class EmbedBy { kToken, kPosition, kFirst };
+
 struct AttentionSpec {
   int32_t layer = 0;  // whose KV
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   float scale = 1;     // scores are multiplied by it
   int64_t window = 0;  // a token sees this many tokens back, itself included; 0: all
+  bool causal = true;  // off, an encoder: a token sees all tokens of its sequence, which one step has to hold
 };
 
 struct ExpertSpec {
@@ -95,6 +101,7 @@ struct Op {
   int64_t groups = 1;     // kRmsNorm, kRope, kSlice: heads that are treated one by one; kDeltaRule: heads of q and of k
   int64_t first = 0;      // kSlice: column of each group
   int32_t state = kNone;  // kShortConv, kDeltaRule: index into state_layers()
+  EmbedBy by = EmbedBy::kToken;
   Activation activation = Activation::kSilu;
   int32_t rope = kNone;  // index into ropes()
   AttentionSpec attention;
@@ -122,13 +129,15 @@ class Graph {
   int32_t AddKvLayer(KvLayer layer);
   int32_t AddStateLayer(StateLayer layer);
 
-  ValueId Embed(WeightId table, float scale);
+  ValueId Embed(WeightId table, float scale, EmbedBy by = EmbedBy::kToken);
   ValueId RmsNorm(ValueId x, WeightId weight, float eps, int64_t groups = 1);
+  ValueId LayerNorm(ValueId x, WeightId weight, WeightId bias, float eps);
   ValueId MatMul(ValueId x, WeightId weight, WeightId bias = kNone);
   ValueId Rope(ValueId x, int32_t rope, int64_t heads);
   void AppendKv(ValueId k, ValueId v, int32_t layer);
   ValueId Attention(ValueId q, const AttentionSpec& spec);
   ValueId Add(ValueId a, ValueId b);
+  ValueId Act(ValueId x, Activation activation);
   ValueId GatedAct(ValueId gate, ValueId up, Activation activation);
   ValueId SelectRows(ValueId x);
   ValueId Experts(ValueId x, ValueId router_logits, WeightId gate, WeightId up, WeightId down, const ExpertSpec& spec);

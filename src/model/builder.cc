@@ -110,6 +110,12 @@ ValueId Builder::Norm(ValueId x, const std::string& name, int64_t groups) {
   return graph_.RmsNorm(x, Require(name + ".weight", {graph_.value(x).cols / groups}), config_.norm_eps, groups);
 }
 
+ValueId Builder::LayerNorm(ValueId x, const std::string& name) {
+  const int64_t n = graph_.value(x).cols;
+  const WeightId weight = Require(name + ".weight", {n});
+  return graph_.LayerNorm(x, weight, Require(name + ".bias", {n}), config_.norm_eps);
+}
+
 graph::RopeSpec Builder::RopeWith(bool interleaved, double base, double linear_factor) {
   graph::RopeSpec spec;
   spec.interleaved = interleaved;
@@ -207,9 +213,13 @@ ValueId Builder::SelfAttention(ValueId x, int64_t layer, const AttentionOptions&
   graph_.AppendKv(k, v, kv);
   const float scale =
       options.scale != 0 ? options.scale : static_cast<float>(1.0 / std::sqrt(static_cast<double>(dim)));
-  ValueId y = graph_.Attention(
-      q,
-      {.layer = kv, .heads = heads, .kv_heads = kv_heads, .head_dim = dim, .scale = scale, .window = options.window});
+  ValueId y = graph_.Attention(q, {.layer = kv,
+                                   .heads = heads,
+                                   .kv_heads = kv_heads,
+                                   .head_dim = dim,
+                                   .scale = scale,
+                                   .window = options.window,
+                                   .causal = options.causal});
   if (options.output_gate) y = graph_.GatedAct(gate, y, graph::Activation::kSigmoid);
   return Linear(LogitRows(y, layer), Block(layer, "attn_output"), config_.width);
 }
@@ -244,11 +254,14 @@ ValueId Builder::ExpertFfn(ValueId x, int64_t layer, graph::Activation activatio
                          .scale = scale == 0 ? 1.0f : static_cast<float>(scale)});
 }
 
-ValueId Builder::Logits(ValueId x) {
+void Builder::Output(ValueId x, float cap) {
   graph_.SetLabel("output");
   const ValueId rows = Norm(x, "output_norm");
-  if (Has("output.weight")) return Linear(rows, "output", config_.vocab);
-  return graph_.MatMul(rows, Require("token_embd.weight", {config_.width, config_.vocab}));
+  if (output_ == ModelOutput::kEmbeddings) return graph_.SetOutput(rows);
+  const ValueId logits = Has("output.weight")
+                             ? Linear(rows, "output", config_.vocab)
+                             : graph_.MatMul(rows, Require("token_embd.weight", {config_.width, config_.vocab}));
+  graph_.SetOutput(cap > 0 ? graph_.Softcap(logits, cap) : logits);
 }
 
 }  // namespace ridge::model

@@ -19,8 +19,8 @@ namespace ridge::model {
 
 class Builder {
  public:
-  Builder(const gguf::File& file, const Config& config, graph::Graph& graph)
-      : file_(file), config_(config), graph_(graph) {}
+  Builder(const gguf::File& file, const Config& config, graph::Graph& graph, ModelOutput output)
+      : file_(file), config_(config), graph_(graph), output_(output) {}
 
   const Config& config() const { return config_; }
   const gguf::Metadata& metadata() const { return file_.metadata(); }
@@ -52,6 +52,7 @@ class Builder {
   // name.weight [cols of x, n], with name.bias [n] and name.scale [1] where present.
   graph::ValueId Linear(graph::ValueId x, const std::string& name, int64_t n);
   graph::ValueId Norm(graph::ValueId x, const std::string& name, int64_t groups = 1);
+  graph::ValueId LayerNorm(graph::ValueId x, const std::string& name);  // with name.bias
 
   // The default rotary embedding of this file: base and scaling from the metadata (none, linear, yarn), rope_freqs.weight applied.
   graph::RopeSpec Rope(bool interleaved);
@@ -62,6 +63,7 @@ class Builder {
     bool qk_norm = false;
     int64_t window = 0;
     float scale = 0;  // 0: 1 / sqrt(head_dim)
+    bool causal = true;
     // attn_q has a gate behind each head's query; the result of attention is multiplied by the gate's sigmoid.
     bool output_gate = false;
   };
@@ -72,8 +74,9 @@ class Builder {
   // down(act(gate(x)) * up(x))
   graph::ValueId GatedFfn(graph::ValueId x, int64_t layer, graph::Activation activation);
   graph::ValueId ExpertFfn(graph::ValueId x, int64_t layer, graph::Activation activation);
-  // Final norm, and the output matrix (the token table where the file has no output.weight).
-  graph::ValueId Logits(graph::ValueId x);
+  // Final norm and output matrix (the token table where the file has no output.weight), capped where cap > 0: the graph's output. Where
+  // embeddings are asked for, the final norm alone.
+  void Output(graph::ValueId x, float cap = 0);
 
   void Note(Error error) {
     if (!error_) error_ = std::move(error);
@@ -87,6 +90,7 @@ class Builder {
   const gguf::File& file_;
   const Config& config_;
   graph::Graph& graph_;
+  ModelOutput output_;
   std::set<std::string> used_;
   std::optional<Error> error_;
 };
@@ -97,6 +101,7 @@ std::string Block(int64_t layer, const std::string& name);  // "blk.3.attn_q"
 struct Family {
   const char* architecture;
   void (*write)(Builder& b);
+  bool encoder = false;  // gives embeddings only; positions and pooling of its own
 };
 const Family* FindFamily(const std::string& architecture);
 std::vector<std::string> FamilyNames();

@@ -110,7 +110,10 @@ Result<Config> ReadConfig(const gguf::File& file, const std::string& architectur
         .Found(std::to_string(c.rope_dims))
         .Expected("an even number up to " + std::to_string(c.head_dim));
   }
-  RIDGE_ASSIGN_OR_RETURN(const double eps, Positive(m, key("attention.layer_norm_rms_epsilon"), std::nullopt));
+  const bool layer_norm = m.Find(key("attention.layer_norm_epsilon")) != nullptr;
+  RIDGE_ASSIGN_OR_RETURN(
+      const double eps,
+      Positive(m, key(layer_norm ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon"), std::nullopt));
   c.norm_eps = static_cast<float>(eps);
   RIDGE_ASSIGN_OR_RETURN(c.rope_base, Positive(m, key("rope.freq_base"), 10000.0));
   const gguf::TensorInfo* table = file.FindTensor("token_embd.weight");

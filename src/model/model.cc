@@ -8,7 +8,7 @@
 
 namespace ridge::model {
 
-Result<std::unique_ptr<Model>> Model::Load(gguf::File file) {
+Result<std::unique_ptr<Model>> Model::Load(gguf::File file, ModelOutput output) {
   std::unique_ptr<Model> model(new Model(std::move(file)));
   RIDGE_ASSIGN_OR_RETURN(const std::string architecture,
                          model->file_.metadata().Get<std::string>("general.architecture"));
@@ -22,7 +22,9 @@ Result<std::unique_ptr<Model>> Model::Load(gguf::File file) {
         .Expected("one of: " + known);
   }
   RIDGE_ASSIGN_OR_RETURN(model->config_, ReadConfig(model->file_, architecture));
-  Builder builder(model->file_, model->config_, model->graph_);
+  model->encoder_ = family->encoder;
+  model->output_ = family->encoder ? ModelOutput::kEmbeddings : output;
+  Builder builder(model->file_, model->config_, model->graph_, model->output_);
   family->write(builder);
   if (builder.error()) return std::unexpected(*builder.error());
   for (const gguf::TensorInfo& tensor : model->file_.tensors()) {

@@ -36,13 +36,18 @@ struct Config {
   int64_t experts = 0, experts_used = 0, expert_width = 0;
 };
 
+// What the graph ends in: [vocab] logits, or [width] values after the final norm. An encoder gives embeddings whatever was asked for.
+enum class ModelOutput { kLogits, kEmbeddings };
+
 class Model {
  public:
-  static Result<std::unique_ptr<Model>> Load(gguf::File file);
+  static Result<std::unique_ptr<Model>> Load(gguf::File file, ModelOutput output = ModelOutput::kLogits);
 
   const Config& config() const { return config_; }
   const graph::Graph& graph() const { return graph_; }
   const gguf::File& file() const { return file_; }
+  ModelOutput output() const { return output_; }
+  bool encoder() const { return encoder_; }
   const std::vector<std::string>& unused() const { return unused_; }
   int64_t parameters() const;
   // Bytes that the KV of one token takes at the given bytes per value, over all layers.
@@ -56,6 +61,8 @@ class Model {
   Config config_;
   graph::Graph graph_;
   std::vector<std::string> unused_;
+  ModelOutput output_ = ModelOutput::kLogits;
+  bool encoder_ = false;
 };
 
 // Families that this build knows, by general.architecture.

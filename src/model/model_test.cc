@@ -62,6 +62,29 @@ Recipe Small35(Recipe r) {
   return r;
 }
 
+// An encoder has other norms, no rotation and no output matrix.
+Recipe SmallBert(Recipe r) {
+  for (const char* key : {".attention.head_count_kv", ".attention.layer_norm_rms_epsilon", ".rope.freq_base",
+                          ".rope.dimension_count", ".rope.scaling.type", ".rope.scaling.factor"})
+    r.keys.erase(key);
+  r.keys.insert({{".attention.layer_norm_epsilon", Value::F32(1e-5f)},
+                 {".attention.causal", Value::Bool(false)},
+                 {"tokenizer.ggml.token_type_count", Value::U32(2)}});
+  r.tensors = {{"token_embd.weight", {64, 50}}, {"token_types.weight", {64, 2}}, {"position_embd.weight", {64, 512}}};
+  const auto add = [&](const std::string& name, std::vector<uint64_t> shape) {
+    r.tensors.insert({{name + ".weight", shape}, {name + ".bias", {shape.back()}}});
+  };
+  add("token_embd_norm", {64});
+  for (int i = 0; i < 2; i++) {
+    const std::string b = "blk." + std::to_string(i) + ".";
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"}) add(b + name, {64, 64});
+    add(b + "ffn_up", {64, 96});
+    add(b + "ffn_down", {96, 64});
+    for (const char* name : {"attn_output_norm", "layer_output_norm"}) add(b + name, {64});
+  }
+  return r;
+}
+
 // Two layers, 64 wide, 4 heads of 16, 2 KV heads, 50 tokens.
 Recipe Small(const std::string& architecture) {
   Recipe r{architecture, {}, {}};
@@ -80,6 +103,7 @@ Recipe Small(const std::string& architecture) {
             {".rope.scaling.factor", Value::F32(2)}};
   r.tensors = {{"token_embd.weight", {64, 50}}, {"output_norm.weight", {64}}, {"output.weight", {64, 50}}};
   if (architecture == "qwen35") return Small35(std::move(r));
+  if (architecture == "bert") return SmallBert(std::move(r));
   const bool norms = architecture == "qwen3" || architecture == "qwen3moe" || architecture == "gemma3";
   for (int i = 0; i < 2; i++) {
     const std::string b = "blk." + std::to_string(i) + ".";
@@ -167,12 +191,12 @@ class FamilyTest : public ::testing::TestWithParam<std::string> {};
 TEST_P(FamilyTest, LoadsAndUsesEveryTensor) {
   const auto model = Load(Small(GetParam()));
   ASSERT_TRUE(model) << model.error().Message();
-  EXPECT_EQ((*model)->graph().vocab(), 50);
-  const size_t recurrent = GetParam() == "qwen35" ? 1 : 0;
+  EXPECT_EQ((*model)->graph().vocab(), (*model)->encoder() ? 64 : 50);
+  const size_t recurrent = GetParam() == "qwen35" ? 1 : 0, kv_heads = (*model)->encoder() ? 4 : 2;
   EXPECT_EQ((*model)->graph().state_layers().size(), recurrent);
   EXPECT_EQ((*model)->graph().kv_layers().size(), 2 - recurrent);
   EXPECT_TRUE((*model)->unused().empty());
-  EXPECT_EQ((*model)->KvBytesPerToken(2, 2), static_cast<double>((2 - recurrent) * 2 * 16 * 4));
+  EXPECT_EQ((*model)->KvBytesPerToken(2, 2), static_cast<double>((2 - recurrent) * kv_heads * 16 * 4));
   EXPECT_EQ((*model)->StateBytes(), static_cast<int64_t>(recurrent) * 4 * (4 * 16 * 16 + 3 * 128));
 }
 
@@ -181,8 +205,9 @@ TEST_P(FamilyTest, EveryMissingOrMisshapenTensorIsNamed) {
   for (const auto& [name, shape] : good.tensors) {
     Recipe bad = good;
     bad.tensors.erase(name);
-    if (name == "output.weight" || name.ends_with("q.bias") || name.ends_with("k.bias") ||
-        name.ends_with("v.bias")) {  // optional: tied to the token table, or none
+    const bool bias = name.ends_with(".bias") && !name.ends_with("norm.bias") && !name.ends_with("ssm_dt.bias");
+    if (name == "output.weight" || name == "token_types.weight" ||
+        bias) {  // optional: tied to the token table, or none
       EXPECT_TRUE(Load(bad)) << name;
     } else {
       EXPECT_EQ(Refused(bad).where, name);
@@ -190,7 +215,10 @@ TEST_P(FamilyTest, EveryMissingOrMisshapenTensorIsNamed) {
     bad = good;
     bad.tensors[name].back() += 32;
     if (name == "token_embd.weight") {
-      EXPECT_EQ(Refused(bad).where, "output.weight");  // the vocabulary follows the token table
+      // The vocabulary follows the token table.
+      if (GetParam() != "bert") {
+        EXPECT_EQ(Refused(bad).where, "output.weight");
+      }
       continue;
     }
     const Error error = Refused(bad);

@@ -107,6 +107,15 @@ Status Runtime::ResolveChunk(const RuntimeOptions& options) {
   return {};
 }
 
+// An encoder takes a text in one step.
+void Runtime::ResolveEncoder(const RuntimeOptions& options) {
+  if (!options.chunk_tokens) chunk_tokens_ = std::min(std::max(chunk_tokens_, context_tokens_), kMaxChunkTokens);
+  batch_tokens_ = std::max(batch_tokens_, chunk_tokens_);
+  if (context_tokens_ <= chunk_tokens_) return;
+  context_tokens_ = chunk_tokens_;
+  context_reason_ = "an encoder takes a text in one step of at most -ub tokens";
+}
+
 // Refused here with figures, before weights are read: later the system would end the process without a word.
 Status Runtime::ResolvePages(const RuntimeOptions& options) {
   const int64_t page = options.page_tokens;
@@ -168,8 +177,12 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   Timer timer;
   RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.path));
   runtime->times_.open_ms = timer.Lap();
-  RIDGE_ASSIGN_OR_RETURN(runtime->model_, model::Model::Load(std::move(file)));
+  RIDGE_ASSIGN_OR_RETURN(runtime->model_,
+                         model::Model::Load(std::move(file), options.embeddings ? model::ModelOutput::kEmbeddings
+                                                                                : model::ModelOutput::kLogits));
   RIDGE_RETURN_IF_ERROR(runtime->ResolveContext(options));
+  if (runtime->model_->encoder()) runtime->ResolveEncoder(options);
+  if (runtime->model_->output() == model::ModelOutput::kEmbeddings) runtime->logit_rows_ = runtime->chunk_tokens_;
   RIDGE_RETURN_IF_ERROR(runtime->ResolvePages(options));
   runtime->times_.model_ms = timer.Lap();
 

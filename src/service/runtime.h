@@ -29,6 +29,7 @@ struct RuntimeOptions {
       context_tokens;  // prompt and output of one request; 0: what the model was trained for; not given: that, at most 4096
   std::optional<int64_t> batch_tokens;  // most prompt tokens that are asked for at once; not given: 2048
   std::optional<int64_t> chunk_tokens;  // prompt tokens of one step; not given: 512, or batch_tokens if that is less
+  bool embeddings = false;              // the graph ends at the final norm; always so for an encoder
   int64_t logit_rows = 1;               // rows of a step that may give logits
   int64_t sequences = 1;                // requests that the KV pool has room for, each as long as the context
   std::optional<uint64_t>
@@ -79,6 +80,7 @@ class Runtime {
   Status ResolveContext(const RuntimeOptions& options);
   Status ResolvePages(const RuntimeOptions& options);
   Status ResolveChunk(const RuntimeOptions& options);
+  void ResolveEncoder(const RuntimeOptions& options);
 
   std::unique_ptr<model::Model> model_;
   std::unique_ptr<backend::Backend> backend_;

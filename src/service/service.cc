@@ -145,6 +145,12 @@ TextStream::Got TextStream::End(TextEvent& event) {
 Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtime, const ServiceOptions& options) {
   const Clock::time_point begin = Clock::now();
   std::unique_ptr<Service> service(new Service);
+  if (runtime->model().output() == model::ModelOutput::kEmbeddings) {
+    return Fail(Code::kUnsupported, "the model gives embeddings, not text")
+        .Where("general.architecture")
+        .Found(runtime->model().config().architecture)
+        .Remedy("use ridge embed");
+  }
   service->runtime_ = std::move(runtime);
   const Runtime& loaded = *service->runtime_;
   const gguf::File& file = loaded.model().file();

@@ -24,7 +24,7 @@ using namespace ridge::cpu;
 
 // A function pointer that is added to the table and not to this program would go unproved.
 constexpr size_t kKinds = static_cast<size_t>(PanelKind::kCount), kKvKinds = static_cast<size_t>(KvKind::kCount);
-static_assert(sizeof(Kernels) == sizeof(void*) * (1 + 2 + kKinds + 10 + 2 + 2 * kKvKinds + 2) + sizeof(PeakLoops),
+static_assert(sizeof(Kernels) == sizeof(void*) * (1 + 2 + kKinds + 11 + 2 + 2 * kKvKinds + 2) + sizeof(PeakLoops),
               "the kernel table has changed: cover the new kernel here");
 
 constexpr float kInf = std::numeric_limits<float>::infinity(), kNan = std::numeric_limits<float>::quiet_NaN();
@@ -372,6 +372,12 @@ void PrintTable(const Kernels& t) {
   }
   PrintElementwise(t, "rms_norm", [&](Floats& a, Floats& b, int64_t n, Floats& out) {
     t.rms_norm(a.data(), b.data(), n, 1e-5f, out.data());
+  });
+  PrintElementwise(t, "layer_norm", [&](Floats& a, Floats& b, int64_t n, Floats& out) {
+    t.layer_norm(a.data(), b.data(), a.data(), n, 1e-5f, out.data());
+  });
+  PrintElementwise(t, "act.gelu", [&](Floats& a, Floats&, int64_t n, Floats& out) {
+    t.gated_act(a.data(), nullptr, GateKind::kGeluTanh, n, out.data());
   });
   PrintElementwise(t, "add",
                    [&](Floats& a, Floats& b, int64_t n, Floats& out) { t.add(a.data(), b.data(), n, out.data()); });

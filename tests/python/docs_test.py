@@ -124,7 +124,7 @@ class Docs(unittest.TestCase):
         packages = re.search(r"libraries that Ridge links\|(.*)", text_of(os.path.join(ROOT, "dev"))).group(1).split()
         cmake = "".join(text_of(os.path.join(ROOT, name)) for name in ("src/CMakeLists.txt", "apps/ridge/CMakeLists.txt", "cmake/ridge.cmake"))
         cmake = re.sub(r"#.*", "", cmake)
-        known = {  # package: (what CMake or the sources name it, what the page calls it)
+        known = {"libboost1.81-dev": (None, "boost"),  # package: (what CMake or the sources name it, what the page calls it)
             "libfmt-dev": ("fmt::fmt", "fmt"), "nlohmann-json3-dev": (None, "nlohmann"), "libcli11-dev": (None, "cli11"),
             "libpcre2-dev": ("pcre2-8", "pcre2"), "libutf8proc-dev": ("utf8proc", "utf8proc"), "libxxhash-dev": ("xxhash", "xxhash"),
             "libssl-dev": ("crypto", "openssl"), "libcurl4-openssl-dev": ("curl", "libcurl"), "libzip-dev": ("zip", "libzip"),

@@ -76,7 +76,8 @@ void CpuProgram::PlanAttention(const graph::AttentionSpec& spec) {
       const int64_t lowest = step_->positions[static_cast<size_t>(t.token_begin)],
                     highest = step_->positions[static_cast<size_t>(t.token_end - 1)];
       t.split_begin = spec.window > 0 ? std::max<int64_t>(0, lowest + 1 - spec.window) / kKvSplit : 0;
-      t.split_end = highest / kKvSplit + 1;
+      const int64_t last = step_->positions[static_cast<size_t>(step_->seq_start[s + 1] - 1)];
+      t.split_end = (spec.causal ? highest : last) / kKvSplit + 1;
       for (t.kv_head = 0; t.kv_head < spec.kv_heads; t.kv_head++) {
         for (t.head_begin = 0; t.head_begin < group; t.head_begin += heads) {
           t.head_end = std::min(group, t.head_begin + heads);
@@ -117,13 +118,14 @@ void CpuProgram::AttendUnit(const Op& op, const AttentionUnit& unit, int worker)
   const float* rows[kMaxQueryRows];
   float* outs[kMaxQueryRows];
   int64_t lo[kMaxQueryRows], hi[kMaxQueryRows], count = 0;
+  const int64_t length = step_->positions[static_cast<size_t>(step_->seq_start[tile.seq + 1] - 1)] + 1;
   for (int64_t t = tile.token_begin; t < tile.token_end; t++) {
     const int64_t position = step_->positions[static_cast<size_t>(t)];
     for (int64_t h = tile.head_begin; h < tile.head_end; h++, count++) {
       const int64_t offset = t * cols + (tile.kv_head * group + h) * spec.head_dim;
       rows[count] = q + offset;
       outs[count] = out + offset;
-      hi[count] = position + 1;
+      hi[count] = spec.causal ? position + 1 : length;
       lo[count] = spec.window > 0 ? std::max<int64_t>(0, position + 1 - spec.window) : 0;
     }
   }

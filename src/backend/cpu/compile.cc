@@ -93,7 +93,8 @@ Result<std::unique_ptr<CpuProgram>> CpuProgram::Compile(const graph::Graph& grap
                                                           {.release = options.release,
                                                            .panel_cache_dir = options.panel_cache_dir,
                                                            .sources = options.sources,
-                                                           .strict = options.strict}));
+                                                           .strict = options.strict,
+                                                           .dry_run = options.dry_run}));
   program->PlanCalls(schedule);
   RIDGE_RETURN_IF_ERROR(program->PlanMemory());
   return program;

@@ -296,6 +296,12 @@ TEST(Elementwise, EveryTargetEqualsScalar) {
         both([&](const Kernels& t, std::vector<float>& out) { t.gated_act(a.data(), b.data(), kind, n, out.data()); });
       }
       both([&](const Kernels& t, std::vector<float>& out) { t.rms_norm(a.data(), b.data(), n, 1e-5f, out.data()); });
+      both([&](const Kernels& t, std::vector<float>& out) {
+        t.layer_norm(a.data(), b.data(), a.data(), n, 1e-5f, out.data());
+      });
+      both([&](const Kernels& t, std::vector<float>& out) {
+        t.gated_act(a.data(), nullptr, GateKind::kGeluTanh, n, out.data());
+      });
       both([&](const Kernels& t, std::vector<float>& out) { t.add(a.data(), b.data(), n, out.data()); });
       both([&](const Kernels& t, std::vector<float>& out) { t.softcap(a.data(), 30, n, out.data()); });
       both([&](const Kernels& t, std::vector<float>& out) {

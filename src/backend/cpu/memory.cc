@@ -15,6 +15,8 @@ using graph::ValueId;
 bool CanOverwrite(const Op& op) {
   switch (op.kind) {
     case OpKind::kRmsNorm:
+    case OpKind::kLayerNorm:
+    case OpKind::kAct:
     case OpKind::kRope:
     case OpKind::kAdd:
     case OpKind::kGatedAct:

@@ -48,17 +48,27 @@ Status CpuProgram::CheckStep(const backend::Step& step, const PagedState& state,
       step.seq_start[static_cast<size_t>(seqs)] != tokens)
     return bad("sequences");
   const int64_t table = static_cast<int64_t>(step.page_table.size()) / seqs;
-  int64_t vocab_rows = 0;
+  int64_t vocab_rows = 0, position_rows = INT32_MAX;
   for (const Op& op : graph_->ops()) {
-    if (op.kind == OpKind::kEmbed) vocab_rows = graph_->weight(op.weights[0]).n();
+    if (op.kind != OpKind::kEmbed) continue;
+    if (op.by == graph::EmbedBy::kToken) vocab_rows = graph_->weight(op.weights[0]).n();
+    if (op.by == graph::EmbedBy::kPosition) position_rows = graph_->weight(op.weights[0]).n();
   }
+  const bool whole = std::ranges::any_of(
+      graph_->ops(), [](const Op& op) { return op.kind == OpKind::kAttention && !op.attention.causal; });
   for (int64_t s = 0; s < seqs; s++) {
+    if (whole && step.positions[static_cast<size_t>(step.seq_start[static_cast<size_t>(s)])] != 0) {
+      return Fail(Code::kInvalidArgument, "an encoder takes a text in one step")
+          .Found("a step that goes on with one")
+          .Remedy("raise -ub to the length of the longest text");
+    }
     for (int64_t t = step.seq_start[static_cast<size_t>(s)]; t < step.seq_start[static_cast<size_t>(s) + 1]; t++) {
       const int32_t token = step.tokens[static_cast<size_t>(t)], position = step.positions[static_cast<size_t>(t)];
       if (token < 0 || token >= vocab_rows)
         return Fail(Code::kInvalidArgument, "token id outside the vocabulary")
             .Found(std::to_string(token))
             .Expected("0 to " + std::to_string(vocab_rows - 1));
+      if (position >= position_rows) return bad("position beyond the model's table");
       if (position < 0 || position / state.options().page_tokens >= table) return bad("position beyond its pages");
       const int32_t page = step.page_table[static_cast<size_t>(s * table + position / state.options().page_tokens)];
       if (page < 0 || page >= state.options().n_pages) return bad("page id");
@@ -69,6 +79,7 @@ Status CpuProgram::CheckStep(const backend::Step& step, const PagedState& state,
 
 Status CpuProgram::Run(const backend::Step& step, backend::StateStore& store, std::span<float> logits) {
   PagedState& state = static_cast<PagedState&>(store);  // stores come from NewState of a program of this backend
+  if (options_.dry_run) return Fail(Code::kInvalidArgument, "a program without weights cannot run");
   RIDGE_RETURN_IF_ERROR(CheckStep(step, state, logits.size()));
   step_ = &step;
   state_ = &state;
@@ -137,11 +148,15 @@ void CpuProgram::Quantize(const Call& call) {
 void CpuProgram::RunEmbed(const Op& op) {
   const Matrix& table = weights_.matrix(op.weights[0]);
   const quant::Type& type = quant::Get(table.source->type);
+  const auto row_of = [&](size_t t) -> int64_t {
+    if (op.by == graph::EmbedBy::kFirst) return 0;
+    return op.by == graph::EmbedBy::kToken ? step_->tokens[t] : step_->positions[t];
+  };
   float* out = Data(op.out);
   pool_->ParallelFor(step_->tokens.size(), 16, [&](size_t begin, size_t end, int) {
     for (size_t t = begin; t < end; t++) {
       float* row = out + static_cast<int64_t>(t) * table.k;
-      type.decode(table.row(step_->tokens[t]), row, static_cast<size_t>(table.k / type.block_elements));
+      type.decode(table.row(row_of(t)), row, static_cast<size_t>(table.k / type.block_elements));
       if (op.scalar != 1.0f) kernels_->scale(row, op.scalar, table.k, row);
     }
   });
@@ -154,6 +169,16 @@ void CpuProgram::RunRmsNorm(const Op& op) {
   pool_->ParallelFor(static_cast<size_t>(Rows(op.out) * op.groups), RowGrain(n), [&](size_t begin, size_t end, int) {
     for (int64_t i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); i++)
       kernels_->rms_norm(x + i * n, weight, n, op.scalar, out + i * n);
+  });
+}
+
+void CpuProgram::RunLayerNorm(const Op& op) {
+  const float *x = Data(op.in[0]), *weight = weights_.vector(op.weights[0]), *bias = weights_.vector(op.bias);
+  float* out = Data(op.out);
+  const int64_t n = graph_->value(op.out).cols;
+  pool_->ParallelFor(static_cast<size_t>(Rows(op.out)), RowGrain(n), [&](size_t begin, size_t end, int) {
+    for (int64_t i = static_cast<int64_t>(begin); i < static_cast<int64_t>(end); i++)
+      kernels_->layer_norm(x + i * n, weight, bias, n, op.scalar, out + i * n);
   });
 }
 
@@ -189,13 +214,13 @@ void CpuProgram::RunRope(const Op& op) {
 }
 
 void CpuProgram::RunGatedAct(const Op& op) {
-  const float *gate = Data(op.in[0]), *up = Data(op.in[1]);
+  const float *gate = Data(op.in[0]), *up = op.kind == OpKind::kAct ? nullptr : Data(op.in[1]);
   float* out = Data(op.out);
   const GateKind kind = GateOf(op.activation);
   pool_->ParallelFor(static_cast<size_t>(Rows(op.out) * graph_->value(op.out).cols), kElementGrain,
                      [&](size_t begin, size_t end, int) {
-                       kernels_->gated_act(gate + begin, up + begin, kind, static_cast<int64_t>(end - begin),
-                                           out + begin);
+                       kernels_->gated_act(gate + begin, up == nullptr ? nullptr : up + begin, kind,
+                                           static_cast<int64_t>(end - begin), out + begin);
                      });
 }
 
@@ -244,10 +269,12 @@ void CpuProgram::RunOp(const Op& op) {
   switch (op.kind) {
     case OpKind::kEmbed: return RunEmbed(op);
     case OpKind::kRmsNorm: return RunRmsNorm(op);
+    case OpKind::kLayerNorm: return RunLayerNorm(op);
     case OpKind::kMatMul: products_.assign(1, ProductOf(op, Data(op.out), nullptr)); return RunProducts();
     case OpKind::kRope: return RunRope(op);
     case OpKind::kAppendKv: return RunAppendKv(op);
     case OpKind::kAttention: return RunAttention(op);
+    case OpKind::kAct:
     case OpKind::kGatedAct: return RunGatedAct(op);
     case OpKind::kExperts: return RunExperts(op);
     case OpKind::kSelectRows: {

@@ -133,6 +133,7 @@ class CpuProgram : public backend::Program {
   void RunRopeKv(const Call& call);
   void RunEmbed(const graph::Op& op);
   void RunRmsNorm(const graph::Op& op);
+  void RunLayerNorm(const graph::Op& op);
   void RunRope(const graph::Op& op);
   void StoreKv(int32_t layer, int64_t sequence, int64_t token, int64_t head, const float* k, const float* v);
   void RunAppendKv(const graph::Op& op);

@@ -19,6 +19,7 @@ class PagedState : public backend::StateStore {
 
   const backend::StateOptions& options() const override { return options_; }
   size_t size_bytes() const override { return memory_.size_bytes() + slots_.size_bytes(); }
+  size_t scratch_bytes() const override { return parts_.size_bytes() + full_.size_bytes(); }
   void CopyPage(int32_t from, int32_t to) override;
   size_t slot_bytes() const override { return static_cast<size_t>(slot_floats_) * sizeof(float); }
   int64_t slot_tokens(int32_t slot) const override { return slot_tokens_[static_cast<size_t>(slot)]; }

@@ -36,7 +36,8 @@ std::vector<Weights::Use> Weights::UsesOf(const graph::Graph& graph) {
     if (id != graph::kNone) uses[static_cast<size_t>(id)] = std::max(uses[static_cast<size_t>(id)], use);
   };
   for (const graph::Op& op : graph.ops()) {
-    const bool vectors = op.kind == graph::OpKind::kRmsNorm || op.kind == graph::OpKind::kDeltaRule;
+    const bool vectors = op.kind == graph::OpKind::kRmsNorm || op.kind == graph::OpKind::kLayerNorm ||
+                         op.kind == graph::OpKind::kDeltaRule;
     for (graph::WeightId id : op.weights) {
       mark(id, vectors                                ? Use::kVector
                : op.kind == graph::OpKind::kShortConv ? Use::kTransposed
@@ -84,6 +85,10 @@ Result<Weights> Weights::Load(const graph::Graph& graph, ThreadPool& pool, const
     }
   }
   RIDGE_ASSIGN_OR_RETURN(w.floats_, Buffer::Allocate(float_bytes));
+  if (options.dry_run) {
+    RIDGE_ASSIGN_OR_RETURN(w.panels_, Buffer::Allocate(w.panel_bytes_));
+    return w;
+  }
   for (size_t i = 0; i < uses.size(); i++) {
     if (uses[i] != Use::kVector && uses[i] != Use::kTransposed) continue;
     const graph::Weight& source = graph.weights()[i];

@@ -41,7 +41,8 @@ class Weights {
     std::function<void(const graph::Weight&)> release = {};  // see backend::CompileOptions
     std::string panel_cache_dir = {};                        // empty: none
     std::vector<backend::SourceFile> sources = {};
-    bool strict = false;  // a panel cache that cannot be written is an error
+    bool strict = false;   // a panel cache that cannot be written is an error
+    bool dry_run = false;  // memory is reserved, not filled
   };
   static Result<Weights> Load(const graph::Graph& graph, ThreadPool& pool, const Options& options);
 

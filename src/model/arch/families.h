@@ -11,5 +11,6 @@ void WriteQwen3(Builder& b);
 void WriteQwen3Moe(Builder& b);
 void WriteGemma3(Builder& b);
 void WriteQwen35(Builder& b);
+void WriteBert(Builder& b);
 
 }  // namespace ridge::model

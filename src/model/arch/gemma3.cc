@@ -60,10 +60,7 @@ void WriteGemma3(Builder& b) {
     y = b.GatedFfn(b.Norm(x, Block(i, "ffn_norm")), i, graph::Activation::kGeluTanh);
     x = g.Add(x, b.Norm(y, Block(i, "post_ffw_norm")));
   }
-  graph::ValueId logits = b.Logits(x);
-  const double cap = b.Number("final_logit_softcapping", 0.0, -1e-9);
-  if (cap > 0) logits = g.Softcap(logits, static_cast<float>(cap));
-  g.SetOutput(logits);
+  b.Output(x, static_cast<float>(b.Number("final_logit_softcapping", 0.0, -1e-9)));
 }
 
 }  // namespace ridge::model

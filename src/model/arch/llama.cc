@@ -16,7 +16,7 @@ void WriteLlama(Builder& b) {
     x = g.Add(x,
               c.experts > 0 ? b.ExpertFfn(y, i, graph::Activation::kSilu) : b.GatedFfn(y, i, graph::Activation::kSilu));
   }
-  g.SetOutput(b.Logits(x));
+  b.Output(x);
 }
 
 }  // namespace ridge::model

@@ -24,7 +24,7 @@ void Write(Builder& b, bool qk_norm, bool experts) {
     y = b.Norm(x, Block(i, "ffn_norm"));
     x = g.Add(x, experts ? b.ExpertFfn(y, i, graph::Activation::kSilu) : b.GatedFfn(y, i, graph::Activation::kSilu));
   }
-  g.SetOutput(b.Logits(x));
+  b.Output(x);
 }
 
 }  // namespace

@@ -116,7 +116,7 @@ void WriteQwen35(Builder& b) {
     x = g.Add(b.LogitRows(x, i), y);
     x = g.Add(x, b.GatedFfn(b.Norm(x, Block(i, "post_attention_norm")), i, graph::Activation::kSilu));
   }
-  g.SetOutput(b.Logits(x));
+  b.Output(x);
 }
 
 }  // namespace ridge::model

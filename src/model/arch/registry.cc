@@ -5,8 +5,13 @@ namespace ridge::model {
 namespace {
 
 constexpr Family kFamilies[] = {
-    {"llama", WriteLlama},       {"qwen2", WriteQwen2},   {"qwen3", WriteQwen3},
-    {"qwen3moe", WriteQwen3Moe}, {"gemma3", WriteGemma3}, {"qwen35", WriteQwen35},
+    {"llama", WriteLlama},
+    {"qwen2", WriteQwen2},
+    {"qwen3", WriteQwen3},
+    {"qwen3moe", WriteQwen3Moe},
+    {"gemma3", WriteGemma3},
+    {"qwen35", WriteQwen35},
+    {"bert", WriteBert, /*encoder=*/true},
 };
 
 }  // namespace

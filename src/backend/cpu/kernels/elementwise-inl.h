@@ -53,7 +53,12 @@ struct GateFn {
   GateKind kind;
   inline F operator()(F gate, F up) const { return FMul(Gate(gate, kind), up); }
 };
+struct ActFn {
+  GateKind kind;
+  inline F operator()(F x, F) const { return Gate(x, kind); }
+};
 static void GatedAct(const float* gate, const float* up, GateKind kind, int64_t n, float* out) {
+  if (up == nullptr) return ForLanes(n, gate, gate, out, ActFn{kind});
   ForLanes(n, gate, up, out, GateFn{kind});
 }
 
@@ -95,6 +100,21 @@ static void RmsNorm(const float* x, const float* weight, int64_t n, float eps, f
   for (int j = 0; i < n; i++, j++) lanes[j] = fmaf(x[i], x[i], lanes[j]);
   const float scale = 1.0f / sqrtf(SumLanes(lanes) / (float)n + eps);
   for (i = 0; i < n; i++) out[i] = (x[i] * scale) * weight[i];
+}
+
+// sum of fn(x[i]) in 16 interleaved partials, as RmsNorm sums.
+template <class Fn>
+static inline float SumOf(const float* x, int64_t n, Fn fn) {
+  float lanes[16] = {};
+  for (int64_t i = 0; i < n; i++) lanes[i % 16] = fn(x[i], lanes[i % 16]);
+  return SumLanes(lanes);
+}
+
+static void LayerNorm(const float* x, const float* weight, const float* bias, int64_t n, float eps, float* out) {
+  const float mean = SumOf(x, n, [](float v, float sum) { return sum + v; }) / (float)n;
+  const float squares = SumOf(x, n, [mean](float v, float sum) { return fmaf(v - mean, v - mean, sum); });
+  const float scale = 1.0f / sqrtf(squares / (float)n + eps);
+  for (int64_t i = 0; i < n; i++) out[i] = fmaf((x[i] - mean) * scale, weight[i], bias[i]);
 }
 
 static void Rope(float* x, const float* cos, const float* sin, int64_t dims, bool interleaved) {

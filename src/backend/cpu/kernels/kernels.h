@@ -132,11 +132,14 @@ struct Kernels {
   void (*quantize_q8x32)(const float* x, int64_t k, int8_t* q, float* d, int32_t* sums);
   void (*quantize_q8x256)(const float* x, int64_t k, int8_t* q, float* d, int32_t* sums);
   void (*rms_norm)(const float* x, const float* weight, int64_t n, float eps, float* out);
+  // (x - mean) / sqrt(variance + eps) * weight + bias
+  void (*layer_norm)(const float* x, const float* weight, const float* bias, int64_t n, float eps, float* out);
   // One head in place: x [rotary_dims], cos and sin [rotary_dims / 2].
   void (*rope)(float* x, const float* cos, const float* sin, int64_t rotary_dims, bool interleaved);
   void (*add)(const float* a, const float* b, int64_t n, float* out);
   void (*scale)(const float* x, float factor, int64_t n, float* out);
   void (*softcap)(const float* x, float cap, int64_t n, float* out);
+  // act(gate) * up; up nullptr: act(gate)
   void (*gated_act)(const float* gate, const float* up, GateKind kind, int64_t n, float* out);
   // acc[i] = fma(factor, x[i], acc[i])
   void (*axpy)(float factor, const float* x, int64_t n, float* acc);

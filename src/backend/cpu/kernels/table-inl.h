@@ -41,6 +41,7 @@
       RIDGE_ISA::Quantize32,                                                                                           \
       RIDGE_ISA::Quantize256,                                                                                          \
       RIDGE_ISA::RmsNorm,                                                                                              \
+      RIDGE_ISA::LayerNorm,                                                                                            \
       RIDGE_ISA::Rope,                                                                                                 \
       RIDGE_ISA::Add,                                                                                                  \
       RIDGE_ISA::Scale,                                                                                                \
