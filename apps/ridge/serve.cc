@@ -102,7 +102,8 @@ Status Serve(const Options& o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Service> service,
                          Service::Create(std::move(runtime), {.max_running = o.running,
                                                               .max_waiting = static_cast<size_t>(o.waiting),
-                                                              .prefix_cache = !o.no_prefix_cache}));
+                                                              .prefix_cache = !o.no_prefix_cache,
+                                                              .resident_pool = true}));
   const std::string id = ModelId(o, path);
   server->Open(
       {.service = service.get(),

@@ -62,6 +62,8 @@ struct StateOptions {
   KvType k_type = KvType::kF16, v_type = KvType::kF16;
   // Off: all scores of a row are computed before one softmax, instead of split by split. An experiment variable; other bits.
   bool flash_attention = true;
+  bool resident =
+      false;  // take all memory now instead of when it is first used: what a server needs is known from its start
   int64_t n_slots = 1;  // of recurrent state: sequences and checkpoints; nothing where the model has no recurrent layer
 };
 

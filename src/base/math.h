@@ -22,11 +22,11 @@ struct SinCosPair {
 // they return NaN.
 inline constexpr double kMaxSinCosArgument = 1.0e8;
 
-double Exp(double x);            // overflow: inf; below -745.13: 0; subnormal results are rounded twice
+double Exp(double x);                    // overflow: inf; below -745.13: 0; subnormal results are rounded twice
 void ExpEach(std::span<double> values);  // each becomes its Exp, bit for bit; several at once, so much faster
-double Log(double x);            // negative: NaN; 0: -inf
-double Log1p(double x);          // log(1 + x), accurate for small x
-double Pow(double x, double y);  // every special case of C's pow
+double Log(double x);                    // negative: NaN; 0: -inf
+double Log1p(double x);                  // log(1 + x), accurate for small x
+double Pow(double x, double y);          // every special case of C's pow
 double Sin(double x);
 double Cos(double x);
 SinCosPair SinCos(double x);

@@ -2,7 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <string>
 
@@ -43,6 +45,24 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   buffer.data_ = begin;
   buffer.size_bytes_ = size;
   return buffer;
+}
+
+Status Buffer::Populate() const {
+  if (size_bytes_ == 0) return {};
+#ifdef MADV_POPULATE_WRITE
+  if (::madvise(data_, size_bytes_, MADV_POPULATE_WRITE) == 0) return {};
+  if (errno != EINVAL) {
+    return Fail(Code::kResourceExhausted, "out of memory")
+        .Found(std::strerror(errno))
+        .Expected(std::to_string(size_bytes_) + " bytes")
+        .Remedy("use a smaller model, context or KV pool");
+  }
+#endif
+  for (size_t at = 0; at < size_bytes_; at += kPage) {  // a kernel before 5.14
+    volatile std::byte* byte = data_ + at;
+    *byte = *byte;
+  }
+  return {};
 }
 
 Result<Buffer> Buffer::MapFile(int fd, size_t offset_bytes, size_t size_bytes) {

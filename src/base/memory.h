@@ -29,6 +29,9 @@ class Buffer {
   }
   ~Buffer();
 
+  // Makes every page of it present now, so that no later write can find the memory gone. kResourceExhausted: the system has not that much.
+  Status Populate() const;
+
   std::byte* data() const { return data_; }
   size_t size_bytes() const { return size_bytes_; }
   // Of a mapped file: bytes that the processor sees through huge pages, of those that were touched so far. 0 where it cannot be told.

@@ -63,7 +63,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   }
 
   asio::awaitable<void> Run() {
-    for (bool more = true; more && socket_.is_open();) more = co_await ServeOne();
+    for (bool more = true; more && socket_.is_open() && !(hub_.draining && served_);) more = co_await ServeOne();
     Close();
   }
 
@@ -295,6 +295,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (!there) co_return false;
     }
     Charge(0);
+    served_ = true;
     keep_alive = keep_alive && !hub_.draining;
     const bool more = co_await Answer(task->reply, task->request.method == Method::kHead, keep_alive, old);
     co_return more;
@@ -362,6 +363,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   size_t charged_bytes_ = 0;
   std::optional<ApiError> wrong_;
+  bool served_ = false;  // a request at least
   bool idle_ = true, timed_out_ = false, gone_ = false, watching_ = false, stop_watch_ = false;
 };
 

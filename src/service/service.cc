@@ -169,6 +169,8 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
     service->has_template_ = true;
     service->chat_ = text::ChatTemplate::Parse(std::move(source));
   }
+  backend::StateOptions state = loaded.state_options();
+  state.resident = options.resident_pool;
   RIDGE_ASSIGN_OR_RETURN(
       service->engine_, engine::Engine::Start(&loaded.program(), {.vocab = vocab,
                                                                   .context_tokens = loaded.context_tokens(),
@@ -179,7 +181,7 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
                                                                   .prefix_cache = options.prefix_cache,
                                                                   .checkpoints = Checkpoints(
                                                                       loaded.model().StateBytes(), options.max_running),
-                                                                  .state = loaded.state_options()}));
+                                                                  .state = state}));
   service->create_ms_ = MsSince(begin);
   return service;
 }

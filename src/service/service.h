@@ -110,6 +110,7 @@ struct ServiceOptions {
   int64_t max_running = 1;
   size_t max_waiting = 64;
   bool prefix_cache = true;
+  bool resident_pool = false;  // the KV pool's memory is taken at once
 };
 
 class Service {

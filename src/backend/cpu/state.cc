@@ -87,6 +87,10 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
     at += layer.kv_heads * layer.v_head_bytes;
   }
   RIDGE_RETURN_IF_ERROR(state->CreateSlots(graph));
+  if (options.resident) {
+    for (const Buffer* buffer : {&state->memory_, &state->parts_, &state->slots_})
+      RIDGE_RETURN_IF_ERROR(buffer->Populate());
+  }
   return state;
 }
 
