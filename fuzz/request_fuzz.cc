@@ -36,7 +36,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   RIDGE_CHECK(integer >= 1 && integer <= 100 && number >= 0 && number <= 2);
   if (const ridge::Status done = fields.Done(); !done) {
-    const std::string error = ErrorBody(ToApi(done.error(), "messages"));
+    const std::string error = ridge::server::ErrorBody(ridge::server::ToApi(done.error(), "messages"));
     RIDGE_CHECK(ridge::server::ParseJson(error).has_value());
   }
   return 0;

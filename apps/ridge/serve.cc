@@ -12,6 +12,7 @@
 #include "interrupt.h"
 #include "model_options.h"
 #include "server/server.h"
+#include "service/embedder.h"
 #include "service/service.h"
 
 namespace ridge::app {
@@ -27,7 +28,7 @@ struct Options {
   server::ServerOptions server;
   int64_t running = 8, waiting = 1024;
   std::string kv_memory, alias, speculation = "auto";
-  bool no_prefix_cache = false;
+  bool no_prefix_cache = false, embeddings = false;
 };
 
 // "48MiB", "2GB", "1000000".
@@ -84,6 +85,7 @@ Status Serve(const Options& o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, ParseSpeculation(o.speculation));
   const int64_t draft_rows = speculation == engine::Speculation::kOff ? 0 : kDraftRows;
   LoadNeeds needs{.logit_rows = o.running + draft_rows, .sequences = o.running};
+  if (o.embeddings) needs = {.embeddings = true, .context_tokens = 0};
   if (!o.kv_memory.empty()) {
     RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));
   }
@@ -92,36 +94,49 @@ Status Serve(const Options& o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Listen(o.server));
   if (!out.json) Note(fmt::format("{}: loading {}", server->url(), o.model.model()));
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, o.model.Load(needs));
-  if (o.running > runtime->chunk_tokens()) {
-    return Fail(Code::kOutOfRange, "more sequences than a step may have tokens")
-        .Where("-np")
-        .Found(std::to_string(o.running))
-        .Expected(fmt::format("at most -ub {}", runtime->chunk_tokens()));
+  const std::string id = ModelId(o, runtime->model().file().path());
+  const bool embeddings = runtime->model().output() == model::ModelOutput::kEmbeddings;
+  std::unique_ptr<Service> service;
+  std::unique_ptr<service::Embedder> embedder;
+  if (embeddings) {
+    RIDGE_ASSIGN_OR_RETURN(embedder, service::Embedder::Create(std::move(runtime)));
+  } else {
+    if (o.running > runtime->chunk_tokens()) {
+      return Fail(Code::kOutOfRange, "more sequences than a step may have tokens")
+          .Where("-np")
+          .Found(std::to_string(o.running))
+          .Expected(fmt::format("at most -ub {}", runtime->chunk_tokens()));
+    }
+    RIDGE_ASSIGN_OR_RETURN(service, Service::Create(std::move(runtime), {.max_running = o.running,
+                                                                         .max_waiting = static_cast<size_t>(o.waiting),
+                                                                         .prefix_cache = !o.no_prefix_cache,
+                                                                         .resident_pool = true}));
   }
-  const std::string path = runtime->model().file().path();
-  RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Service> service,
-                         Service::Create(std::move(runtime), {.max_running = o.running,
-                                                              .max_waiting = static_cast<size_t>(o.waiting),
-                                                              .prefix_cache = !o.no_prefix_cache,
-                                                              .resident_pool = true}));
-  const std::string id = ModelId(o, path);
   server->Open(
       {.service = service.get(),
+       .embedder = embedder.get(),
        .model_id = id,
        .aliases = {o.model.model()},
        .created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
                       .count(),
        .speculation = speculation,
        .version = RIDGE_VERSION});
-  const service::Runtime& loaded = service->runtime();
+  const service::Runtime& loaded = embeddings ? embedder->runtime() : service->runtime();
   if (out.json) {
     Json config = ConfigJson(loaded);
-    config["max_running"] = o.running;
-    config["max_waiting"] = o.waiting;
-    config["prefix_cache"] = !o.no_prefix_cache;
-    config["speculation"] = o.speculation;
-    config["kv_pages_reason"] = loaded.pages_reason();
+    config["embeddings"] = embeddings;
+    if (!embeddings) {
+      config["max_running"] = o.running;
+      config["max_waiting"] = o.waiting;
+      config["prefix_cache"] = !o.no_prefix_cache;
+      config["speculation"] = o.speculation;
+      config["kv_pages_reason"] = loaded.pages_reason();
+    }
     RIDGE_RETURN_IF_ERROR(out.Document({{"url", server->url()}, {"model", id}, {"config", std::move(config)}}));
+  } else if (embeddings) {
+    Note(fmt::format("{}: {} on {} threads ({}), embeddings of {} values, texts of at most {} tokens", server->url(),
+                     id, loaded.program().n_threads(), loaded.threads().reason, embedder->width(),
+                     loaded.context_tokens()));
   } else {
     const int64_t tokens = loaded.state_options().n_pages * loaded.state_options().page_tokens;
     Note(fmt::format(
@@ -168,6 +183,7 @@ void AddServe(CLI::App& root, Invocation& invocation) {
   app->add_flag("--no-prefix-cache", options->no_prefix_cache, "compute every prompt in full");
   app->add_option("--spec", options->speculation, "speculative decoding: off, lookup (in prompt and answer), or auto")
       ->capture_default_str();
+  app->add_flag("--embeddings", options->embeddings, "serve embeddings instead of text (encoders always do)");
   app->add_option("-a,--alias", options->alias,
                   "name of the model in the API (default: as in the store, or the file's name)");
   app->add_option("--drain", server.drain_s, "seconds that running requests get to finish after SIGTERM")

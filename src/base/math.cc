@@ -172,10 +172,7 @@ void ExpBlock(const double* in, double* out) { ExpPlain(in, out); }
 #if defined(__x86_64__)
 // -ffp-contract=off holds here too, so these have the same bits.
 [[gnu::target("avx2")]] void ExpBlockAvx2(const double* in, double* out) { ExpPlain(in, out); }
-[[gnu::target("avx512f,avx512dq,avx512vl,prefer-vector-width=512")]] void ExpBlockAvx512(const double* in,
-                                                                                         double* out) {
-  ExpPlain(in, out);
-}
+[[gnu::target("avx512f,avx512dq,avx512vl")]] void ExpBlockAvx512(const double* in, double* out) { ExpPlain(in, out); }
 ExpBlockFunction BestExpBlock() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))

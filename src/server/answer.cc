@@ -48,7 +48,7 @@ class Answer final : public Source {
     for (auto& stream : streams) {
       choices_.emplace_back();
       choices_.back().stream = std::move(stream);
-      choices_.back().logprobs = LogprobText(form_.chat, context.service->tokenizer());
+      choices_.back().logprobs = LogprobText(form_.chat, context.tokenizer());
     }
     open_ = choices_.size();
     const char* object = !form_.chat ? "text_completion" : form_.stream ? "chat.completion.chunk" : "chat.completion";

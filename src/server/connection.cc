@@ -70,6 +70,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool idle() const { return idle_; }
   void Close() {
     gone_ = true;
+    *shared_gone_ = true;
     error_code ignored;
     socket_.close(ignored);
     deadline_.cancel();
@@ -287,8 +288,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
       task->request.path = target.substr(0, target.find('?'));
       task->request.body = std::move(message.body());
       task->request.wake = [waker = waker_] { waker->Notify(); };
+      task->request.gone = shared_gone_;
     }
-    if (task->request.body.size() <= kInlineBytes) {
+    if (task->request.body.size() <= kInlineBytes && !Computes(task->request)) {
       task->reply = Dispatch(hub_.context, task->request);
     } else {
       const bool there = co_await Offload(task);
@@ -363,6 +365,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   boost::beast::flat_buffer buffer_;
   size_t charged_bytes_ = 0;
   std::optional<ApiError> wrong_;
+  std::shared_ptr<std::atomic<bool>> shared_gone_ = std::make_shared<std::atomic<bool>>(false);
   bool served_ = false;  // a request at least
   bool idle_ = true, timed_out_ = false, gone_ = false, watching_ = false, stop_watch_ = false;
 };

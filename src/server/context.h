@@ -12,6 +12,7 @@
 
 #include "server/http.h"
 #include "server/json_reader.h"
+#include "service/embedder.h"
 #include "service/service.h"
 
 namespace ridge::server {
@@ -26,7 +27,9 @@ struct Counts {
 };
 
 struct Context {
+  // One of them, once the model is loaded: text or embeddings.
   service::Service* service = nullptr;
+  service::Embedder* embedder = nullptr;
   std::string model_id;
   std::vector<std::string> aliases = {};  // also accepted in a request
   int64_t created = 0;                    // Unix seconds
@@ -34,6 +37,10 @@ struct Context {
   double stall_s = 120;      // a step that lasts longer: /health says no
   std::string version = {};  // of the program
   Counts* counts = nullptr;
+
+  bool loaded() const { return service != nullptr || embedder != nullptr; }
+  const service::Runtime& runtime() const { return service != nullptr ? service->runtime() : embedder->runtime(); }
+  const text::Tokenizer& tokenizer() const { return service != nullptr ? service->tokenizer() : embedder->tokenizer(); }
 };
 
 Reply JsonReply(const Json& document);

@@ -111,7 +111,7 @@ void ReadModel(Fields& fields, const Context& context) {
 }
 
 void ReadGeneration(Fields& fields, const Context& context, Generation& out) {
-  const int64_t vocab = context.service->runtime().model().graph().vocab();
+  const int64_t vocab = context.runtime().model().graph().vocab();
   ReadModel(fields, context);
   ReadStream(fields, out);
   fields.Integer("n", out.n, 1, kMaxChoices);

@@ -6,6 +6,7 @@
 // Guarantees: plain values. A Source belongs to one thread at a time; its destructor gives up what still runs.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <string>
@@ -24,6 +25,7 @@ struct Request {
   std::string body;
   // Thread-safe, cheap, may be called after the connection is gone: "look at the Source again".
   std::function<void()> wake;
+  std::shared_ptr<const std::atomic<bool>> gone;  // the client went away: what is computed is for nobody
 };
 
 struct Response {

@@ -7,7 +7,11 @@
 namespace ridge::server {
 namespace {
 
-int64_t Vocab(const Context& context) { return context.service->runtime().model().graph().vocab(); }
+// What a row of logits has; where the model gives none, what the tokenizer knows.
+int64_t Vocab(const Context& context) {
+  return context.service != nullptr ? context.runtime().model().graph().vocab()
+                                    : static_cast<int64_t>(context.tokenizer().vocab_size());
+}
 
 bool IsIds(const Json& value) { return value.is_array() && !value.empty() && value.front().is_number(); }
 

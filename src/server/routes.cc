@@ -8,21 +8,24 @@
 namespace ridge::server {
 namespace {
 
+enum class Needs { kNothing, kModel, kText };
+
 struct Route {
   Method method;
   std::string_view path;
   Handler handler;
+  Needs needs = Needs::kModel;
 };
 
 // One a line, so that two additions do not meet.
 // clang-format off
 constexpr Route kRoutes[] = {
-    {Method::kGet, "/health", Health},
+    {Method::kGet, "/health", Health, Needs::kNothing},
     {Method::kGet, "/ready", Ready},
     {Method::kGet, "/metrics", Metrics},
     {Method::kGet, "/v1/models", Models},
-    {Method::kPost, "/v1/chat/completions", ChatCompletions},
-    {Method::kPost, "/v1/completions", Completions},
+    {Method::kPost, "/v1/chat/completions", ChatCompletions, Needs::kText},
+    {Method::kPost, "/v1/completions", Completions, Needs::kText},
     {Method::kPost, "/v1/embeddings", Embeddings},
     {Method::kPost, "/tokenize", Tokenize},
     {Method::kPost, "/detokenize", Detokenize},
@@ -34,10 +37,15 @@ Reply Find(const Context& context, const Request& request) {
   const Route* other = nullptr;
   for (const Route& route : kRoutes) {
     if (route.path != request.path) continue;
-    if (route.method == method && context.service == nullptr && route.handler != Health)
-      return ErrorReply({.status = 503, .message = "the model is being loaded", .type = "unavailable_error"});
-    if (route.method == method) return route.handler(context, request);
     other = &route;
+    if (route.method != method) continue;
+    if (route.needs != Needs::kNothing && !context.loaded())
+      return ErrorReply({.status = 503, .message = "the model is being loaded", .type = "unavailable_error"});
+    if (route.needs == Needs::kText && context.service == nullptr)
+      return ErrorReply({.message = "the model '" + context.model_id + "' gives embeddings here, no text",
+                         .param = "model",
+                         .code = "unsupported"});
+    return route.handler(context, request);
   }
   if (other == nullptr)
     return ErrorReply({.status = 404, .message = "there is no such route", .type = "not_found_error"});
@@ -48,6 +56,8 @@ Reply Find(const Context& context, const Request& request) {
 }
 
 }  // namespace
+
+bool Computes(const Request& request) { return request.path == "/v1/embeddings" && request.method == Method::kPost; }
 
 Reply Dispatch(const Context& context, const Request& request) {
   try {

@@ -23,6 +23,9 @@ Reply Models(const Context& context, const Request& request);
 Reply Ready(const Context& context, const Request& request);
 Reply Tokenize(const Context& context, const Request& request);
 
+// The route computes while it is called: it belongs on a thread that may be kept.
+bool Computes(const Request& request);
+
 Reply Dispatch(const Context& context, const Request& request);
 
 }  // namespace ridge::server

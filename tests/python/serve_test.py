@@ -1,8 +1,10 @@
 """ridge serve, from outside, on a tiny random model: answers, streams, errors that name the field, counters with their laws, and its end."""
+import base64
 import json
 import os
 import shutil
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -211,6 +213,37 @@ class Answers(unittest.TestCase):
         self.assertEqual(after["ridge:prompt_tokens_total"] - before["ridge:prompt_tokens_total"], tokens)
         self.assertEqual(after["ridge:generation_tokens_total"] - before["ridge:generation_tokens_total"], 12)
         self.assertEqual(after['ridge:request_success_total{finished_reason="length"}'] - before['ridge:request_success_total{finished_reason="length"}'], 3)
+
+
+@unittest.skipIf(tiny_model is None, MISSING)
+class Embeddings(unittest.TestCase):
+    def test_vectors(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "tiny.gguf")
+            tiny_model.write_tiny_model(model)
+            with Server(model, "--embeddings") as server:
+                texts = ["the quick", "q", "the quick"] + ["abc"] * 20
+                status, document = server.post("/v1/embeddings", {"input": texts})
+                self.assertEqual(status, 200, document)
+                vectors = [d["embedding"] for d in document["data"]]
+                self.assertEqual([d["index"] for d in document["data"]], list(range(23)))
+                self.assertEqual({len(v) for v in vectors}, {tiny_model.WIDTH})
+                self.assertAlmostEqual(sum(x * x for x in vectors[0]), 1, 4)
+                self.assertEqual(vectors[0], vectors[2])
+                self.assertNotEqual(vectors[0], vectors[1])
+                _, coded = server.post("/v1/embeddings", {"input": "q", "encoding_format": "base64", "dimensions": tiny_model.WIDTH})
+                found = struct.unpack(f"<{tiny_model.WIDTH}f", base64.b64decode(coded["data"][0]["embedding"], validate=True))
+                self.assertEqual(found, struct.unpack(f"<{tiny_model.WIDTH}f", struct.pack(f"<{tiny_model.WIDTH}f", *vectors[1])))
+                ids = server.post("/tokenize", {"content": "q"})[1]["tokens"]
+                self.assertEqual(server.post("/v1/embeddings", {"input": [ids]})[1]["data"][0]["embedding"], vectors[1])
+                self.assertEqual(server.post("/v1/embeddings", {"input": "q"})[1]["usage"], {"prompt_tokens": len(ids), "total_tokens": len(ids)})
+                for param, change in (("input", {"input": ""}), ("input", {"input": 5}), ("encoding_format", {"encoding_format": "x"}), ("dimensions", {"dimensions": 3})):
+                    status, document = server.post("/v1/embeddings", {"input": "q", **change})
+                    self.assertEqual((status, document["error"]["param"]), (400, param))
+                self.assertEqual(server.post("/v1/embeddings", {"input": ["q", "x" * 1000]})[0], 400)
+                self.assertEqual(server.post(TEXT, {"prompt": "q"})[0], 400)
+                self.assertEqual(server.get("/ready")[0], 200)
+                self.assertEqual(server.stop(SIGTERM)[0], 0)
 
 
 @unittest.skipIf(tiny_model is None, MISSING)

@@ -103,7 +103,7 @@ Result<Asked> Read(const Context& context, const Request& request) {
   ReadGeneration(fields, context, asked.generation);
   service::TextRequest& text = asked.generation.text;
   ReadMessages(fields, asked.messages);
-  ReadLimit(fields, context.service->runtime().context_tokens(), text.max_tokens);
+  ReadLimit(fields, context.runtime().context_tokens(), text.max_tokens);
   ReadLogprobs(fields, text.logprobs);
   if (const Json* kwargs = fields.Any("chat_template_kwargs")) {
     asked.kwargs = *kwargs;

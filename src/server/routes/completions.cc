@@ -35,7 +35,7 @@ Result<Asked> Read(const Context& context, const Request& request) {
     fields.Refuse("n", fmt::format("{} answers to each of {} prompts", generation.n, asked.prompts.size()),
                   fmt::format("{} answers at most", kMaxChoices));
   generation.text.max_tokens = kDefaultTokens;
-  fields.Integer("max_tokens", generation.text.max_tokens, 0, context.service->runtime().context_tokens());
+  fields.Integer("max_tokens", generation.text.max_tokens, 0, context.runtime().context_tokens());
   int64_t logprobs = -1;
   fields.Integer("logprobs", logprobs, 0, engine::kMaxLogprobs);
   generation.text.logprobs = static_cast<int32_t>(logprobs);
@@ -65,9 +65,8 @@ Result<Reply> Run(const Context& context, const Request& request) {
   std::vector<std::unique_ptr<service::TextStream>> streams;
   for (Prompt& prompt : asked.prompts) {
     if (asked.echo) {
-      form.echo.push_back(prompt.ids.empty()
-                              ? prompt.text
-                              : text::ReplaceInvalidUtf8(context.service->tokenizer().Decode(prompt.ids, true)));
+      form.echo.push_back(prompt.ids.empty() ? prompt.text
+                                             : text::ReplaceInvalidUtf8(context.tokenizer().Decode(prompt.ids, true)));
     }
     generation.text.prompt = std::move(prompt.text);
     generation.text.prompt_ids = std::move(prompt.ids);

@@ -17,13 +17,13 @@ Result<Json> Run(const Context& context, const Request& request) {
   ReadModel(fields, context);
   std::vector<TokenId> ids;
   if (const Json* tokens = fields.Any("tokens")) {
-    if (!ReadIds(*tokens, static_cast<int64_t>(context.service->tokenizer().vocab_size()), ids))
+    if (!ReadIds(*tokens, static_cast<int64_t>(context.tokenizer().vocab_size()), ids))
       fields.Refuse("tokens", Shown(*tokens), IdsExpected(context));
   } else {
     fields.Refuse("tokens", "nothing", "a list of token ids");
   }
   RIDGE_RETURN_IF_ERROR(fields.Done());
-  return Json{{"content", text::ReplaceInvalidUtf8(context.service->tokenizer().Decode(ids, true))}};
+  return Json{{"content", text::ReplaceInvalidUtf8(context.tokenizer().Decode(ids, true))}};
 }
 
 }  // namespace

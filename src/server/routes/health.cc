@@ -7,7 +7,8 @@
 namespace ridge::server {
 
 Reply Health(const Context& context, const Request&) {
-  if (context.service == nullptr) return JsonReply({{"status", "loading"}});
+  if (!context.loaded()) return JsonReply({{"status", "loading"}});
+  if (context.service == nullptr) return JsonReply({{"status", "ok"}});
   const engine::EngineStats stats = context.service->Stats();
   const auto now = engine::Clock::now();
   const double step_s = stats.stepping ? std::chrono::duration<double>(now - stats.step_begin).count() : 0;

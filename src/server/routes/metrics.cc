@@ -64,7 +64,7 @@ std::string Escaped(std::string_view value) {
 }  // namespace
 
 Reply Metrics(const Context& context, const Request&) {
-  const engine::EngineStats s = context.service->Stats();
+  const engine::EngineStats s = context.service != nullptr ? context.service->Stats() : engine::EngineStats();
   const Counts& c = *context.counts;
   Page page(fmt::format("model_name=\"{}\"", Escaped(context.model_id)));
   page.Gauge("ridge:num_requests_running", s.running, "Sequences that the engine computes now.");
@@ -76,7 +76,7 @@ Reply Metrics(const Context& context, const Request&) {
   page.Row("ridge:kv_pages", s.pages_cached, "state=\"cached\"");
   page.Gauge("ridge:kv_pages_capacity", s.pages_capacity, "KV pages of the pool.");
   page.Gauge("ridge:kv_page_tokens", s.page_tokens, "Tokens of one KV page.");
-  page.Gauge("ridge:kv_bytes", context.service->kv_bytes(), "Bytes of the KV pool.");
+  page.Gauge("ridge:kv_bytes", context.service != nullptr ? context.service->kv_bytes() : 0, "Bytes of the KV pool.");
   page.Counter("ridge:num_preemptions_total", s.preemptions,
                "Times that a sequence lost its pages and was computed again.");
   page.Counter(

@@ -4,7 +4,7 @@
 namespace ridge::server {
 
 Reply Models(const Context& context, const Request&) {
-  const service::Runtime& runtime = context.service->runtime();
+  const service::Runtime& runtime = context.runtime();
   const Json model = {{"id", context.model_id},
                       {"object", "model"},
                       {"created", context.created},
@@ -16,7 +16,8 @@ Reply Models(const Context& context, const Request&) {
                         {"n_ctx", runtime.context_tokens()},
                         {"n_ctx_train", runtime.model().config().context_tokens},
                         {"size", runtime.model().file().size_bytes()},
-                        {"chat_template", context.service->has_template()}}}};
+                        {"embeddings", context.embedder != nullptr},
+                        {"chat_template", context.service != nullptr && context.service->has_template()}}}};
   return JsonReply({{"object", "list"}, {"data", Json::array({model})}});
 }
 

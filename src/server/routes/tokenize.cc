@@ -21,7 +21,7 @@ Result<Json> Run(const Context& context, const Request& request) {
   fields.Bool("with_pieces", pieces);
   if (!content) fields.Refuse("content", "nothing", "a string");
   RIDGE_RETURN_IF_ERROR(fields.Done());
-  const text::Tokenizer& tokenizer = context.service->tokenizer();
+  const text::Tokenizer& tokenizer = context.tokenizer();
   RIDGE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids,
                          tokenizer.Encode(*content, {.add_special = add_special, .parse_special = parse_special}));
   if (!pieces) return Json{{"tokens", ids}};
