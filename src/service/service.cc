@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/topology.h"
 #include "gguf/gguf.h"
 #include "service/guard.h"
 
@@ -27,12 +28,15 @@ std::optional<std::string> PieceOf(const text::Tokenizer& tokenizer, std::option
   return std::string(tokenizer.Piece(*id));
 }
 
-// Recurrent models: as many points to go on from as fit a GB, and one for each running request at least. Memory is taken as they fill.
+// Recurrent models: as many points to go on from as fit a GB or an eighth of the memory, and one for each running request at least. Memory is taken as
+// they fill.
 int64_t Checkpoints(int64_t state_bytes, int64_t max_running) {
-  constexpr int64_t kBytes = int64_t{1} << 30, kMost = 512, kOfOneUser = 4;
+  constexpr int64_t kMost = 512, kOfOneUser = 4;
+  const int64_t allowed = static_cast<int64_t>(ReadMemory().allowed_bytes);  // 0: unknown
+  const int64_t bytes = std::min(int64_t{1} << 30, allowed == 0 ? int64_t{1} << 30 : allowed / 8);
   if (state_bytes == 0) return 0;
   if (max_running == 1) return kOfOneUser;
-  return std::clamp<int64_t>(kBytes / state_bytes, max_running, std::max(max_running, kMost));
+  return std::clamp<int64_t>(bytes / state_bytes, max_running, std::max(max_running, kMost));
 }
 
 }  // namespace
