@@ -17,6 +17,7 @@
 #include "gguf/parse.h"
 #include "graph_report.h"
 #include "hub/hub.h"
+#include "memory_report.h"
 #include "model/model.h"
 #include "model_options.h"
 #include "text_table.h"
@@ -35,7 +36,9 @@ constexpr size_t kTextColumns = 96;  // of a string value in the table
 struct Options {
   std::string model;
   std::optional<std::string> tensor, dump;
-  bool graph = false;
+  bool graph = false, memory = false;
+  service::RuntimeOptions plan;  // what --memory is asked for
+  std::string k_type = "f16", v_type = "f16", kv_memory;
   std::string fusion = "on";
 };
 
@@ -220,8 +223,25 @@ Status Dump(const gguf::File& file, const TensorInfo& tensor, const std::string&
   return out.Commit();
 }
 
+Status Memory(const Options& options, const std::string& path, Output& out) {
+  service::RuntimeOptions asked = options.plan;
+  asked.path = path;
+  asked.dry_run = true;
+  asked.logit_rows = asked.sequences;
+  RIDGE_ASSIGN_OR_RETURN(asked.k_type, KvTypeOf("-ctk", options.k_type));
+  RIDGE_ASSIGN_OR_RETURN(asked.v_type, KvTypeOf("-ctv", options.v_type));
+  if (!options.kv_memory.empty()) {
+    RIDGE_ASSIGN_OR_RETURN(asked.kv_bytes, ParseBytes("--kv-memory", options.kv_memory));
+  }
+  RIDGE_ASSIGN_OR_RETURN(const auto runtime, service::Runtime::Load(asked));
+  const service::MemoryPlan& plan = runtime->memory();
+  if (!out.json) return out.Write(MemoryText(*runtime));
+  return out.Document({{"path", path}, {"memory", MemoryJson(plan)}, {"config", ConfigJson(*runtime)}});
+}
+
 Status Inspect(const Options& options, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const std::string path, hub::ResolveModel(options.model));
+  if (options.memory) return Memory(options, path, out);
   RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(path));
   if (options.graph) {
     RIDGE_ASSIGN_OR_RETURN(const graph::PassSet passes, FusionOf(options.fusion));
@@ -260,9 +280,10 @@ Status Inspect(const Options& options, Output& out) {
 void AddInspect(CLI::App& root, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* app = AddSubcommand(
-      root, "inspect", "list the metadata and tensors of a GGUF file, decode one tensor, or show the graph",
+      root, "inspect",
+      "list the metadata and tensors of a GGUF file, decode one tensor, show the graph or the memory plan",
       "ridge inspect model.gguf\n  ridge inspect model.gguf --tensor output_norm.weight --dump norm.f32\n"
-      "  ridge inspect model.gguf --graph --fusion no-qkv");
+      "  ridge inspect model.gguf --graph --fusion no-qkv\n  ridge inspect model.gguf --memory -c 8192 -np 16");
   app->add_option("MODEL,-m,--model", options->model,
                   "a file, any shard of a split file, a folder that holds one, or a model of the store")
       ->required();
@@ -273,6 +294,29 @@ void AddInspect(CLI::App& root, Invocation& invocation) {
       app->add_flag("--graph", options->graph,
                     "the model's ops as they are run: fusion passes, shapes, costs; needs a known architecture")
           ->excludes(tensor);
+  CLI::Option* memory =
+      app->add_flag("--memory", options->memory,
+                    "what the model takes in memory at these settings, and what fits, before a weight is read")
+          ->excludes(tensor)
+          ->excludes(graph);
+  app->add_option("-c,--ctx-size", options->plan.context_tokens, "prompt and output of one request, in tokens")
+      ->needs(memory);
+  app->add_option("--np,--parallel", options->plan.sequences, "-np: sequences that run at once")
+      ->check(CLI::Range(1, 1024))
+      ->needs(memory)
+      ->capture_default_str();
+  app->add_option("-t,--threads", options->plan.threads, "threads that compute")->needs(memory);
+  app->add_option("--ub,--ubatch-size", options->plan.chunk_tokens, "-ub: tokens of a step")->needs(memory);
+  app->add_option("--kv-page", options->plan.page_tokens, "tokens of a page of KV")
+      ->needs(memory)
+      ->capture_default_str();
+  app->add_option("--ctk,--cache-type-k", options->k_type, "-ctk: type of the K cache")
+      ->needs(memory)
+      ->capture_default_str();
+  app->add_option("--ctv,--cache-type-v", options->v_type, "-ctv: type of the V cache")
+      ->needs(memory)
+      ->capture_default_str();
+  app->add_option("--kv-memory", options->kv_memory, "size of the KV pool, such as 512MiB")->needs(memory);
   app->add_option("--fusion", options->fusion, FusionHelp())->needs(graph)->capture_default_str();
   invocation.Bind(app, [options](Output& out) { return Inspect(*options, out); });
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
 
 #include "pull_progress.h"
@@ -13,13 +14,37 @@ namespace {
 
 constexpr const char* kNoGpu = "this build computes on the CPU only";
 
+}  // namespace
+
 Result<backend::KvType> KvTypeOf(const char* flag, const std::string& name) {
   auto type = backend::ParseKvType(name);
   if (!type) type.error().where = flag;
   return type;
 }
 
-}  // namespace
+Result<uint64_t> ParseBytes(const char* flag, const std::string& text) {
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string unit(end, text.data() + text.size());
+  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},
+                                                            {"B", 1},
+                                                            {"kB", 1e3},
+                                                            {"KB", 1e3},
+                                                            {"KiB", 1024.0},
+                                                            {"k", 1024.0},
+                                                            {"K", 1024.0},
+                                                            {"MB", 1e6},
+                                                            {"MiB", 1048576.0},
+                                                            {"M", 1048576.0},
+                                                            {"GB", 1e9},
+                                                            {"GiB", 1073741824.0},
+                                                            {"G", 1073741824.0}};
+  for (const auto& [name, factor] : kUnits) {
+    if (error == std::errc() && unit == name && number >= 0 && number * factor < 1e18)
+      return static_cast<uint64_t>(number * factor);
+  }
+  return Fail(Code::kUsage, "wrong value").Where(flag).Found(text).Expected("a size such as 512MiB or 2GiB");
+}
 
 void ModelOptions::Add(CLI::App* app) {
   app->add_option(

@@ -52,6 +52,10 @@ class ModelOptions {
 std::string FusionHelp();
 Result<graph::PassSet> FusionOf(const std::string& value);
 
+// -ctk, -ctv; "48MiB", "2GB" or "1000000". The errors name the flag.
+Result<backend::KvType> KvTypeOf(const char* flag, const std::string& name);
+Result<uint64_t> ParseBytes(const char* flag, const std::string& text);
+
 // -fa: whether scores are softmaxed split by split. The errors of both name the flag.
 Result<bool> ParseFlashAttention(const std::string& value);
 Status CheckGpuLayers(std::optional<int> layers, bool strict);  // a number that is resolved to 0 is noted on stderr

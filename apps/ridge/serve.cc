@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <cctype>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -30,31 +29,6 @@ struct Options {
   std::string kv_memory, alias, speculation = "auto";
   bool no_prefix_cache = false, embeddings = false;
 };
-
-// "48MiB", "2GB", "1000000".
-Result<uint64_t> ParseBytes(const char* flag, const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(end, text.data() + text.size());
-  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},
-                                                            {"B", 1},
-                                                            {"kB", 1e3},
-                                                            {"KB", 1e3},
-                                                            {"KiB", 1024.0},
-                                                            {"k", 1024.0},
-                                                            {"K", 1024.0},
-                                                            {"MB", 1e6},
-                                                            {"MiB", 1048576.0},
-                                                            {"M", 1048576.0},
-                                                            {"GB", 1e9},
-                                                            {"GiB", 1073741824.0},
-                                                            {"G", 1073741824.0}};
-  for (const auto& [name, factor] : kUnits) {
-    if (error == std::errc() && unit == name && number >= 0 && number * factor < 1e18)
-      return static_cast<uint64_t>(number * factor);
-  }
-  return Fail(Code::kUsage, "wrong value").Where(flag).Found(text).Expected("a size such as 512MiB or 2GiB");
-}
 
 Result<engine::Speculation> ParseSpeculation(const std::string& name) {
   using engine::Speculation;

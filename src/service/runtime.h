@@ -18,6 +18,7 @@
 #include "base/result.h"
 #include "base/topology.h"
 #include "model/model.h"
+#include "service/memory_plan.h"
 
 namespace ridge::service {
 
@@ -41,6 +42,8 @@ struct RuntimeOptions {
   bool strict = false;
   bool blas = false;  // --matmul blas: turns off the passes that keep no float activations
   PlacementOptions placement = {};
+  bool dry_run =
+      false;  // settings and memory plan only: no weight is read, the program cannot run, what does not fit is no error
   std::string panel_cache_dir = {};  // folder that keeps repacked weights; empty: nothing is written
 };
 
@@ -70,7 +73,8 @@ class Runtime {
   bool strict() const { return strict_; }
   // Enough pages for one request that fills the context, unless kv_bytes was given.
   const backend::StateOptions& state_options() const { return state_options_; }
-  const std::string& pages_reason() const { return pages_reason_; }
+  const std::string& pages_reason() const { return memory_.pages_reason; }
+  const MemoryPlan& memory() const { return memory_; }
   const LoadTimes& times() const { return times_; }
   const std::vector<std::string>& notes() const { return notes_; }  // one line each, for people
 
@@ -78,7 +82,8 @@ class Runtime {
   Runtime() = default;
   Status ResolveCpus(const RuntimeOptions& options);
   Status ResolveContext(const RuntimeOptions& options);
-  Status ResolvePages(const RuntimeOptions& options);
+  Status ResolvePages(const RuntimeOptions& options, backend::Program& planned);
+  Status PlanMemory(const RuntimeOptions& options, const backend::CompileOptions& compile);
   Status ResolveChunk(const RuntimeOptions& options);
   void ResolveEncoder(const RuntimeOptions& options);
 
@@ -92,7 +97,7 @@ class Runtime {
   graph::PassSet passes_ = graph::PassSet::All();
   bool strict_ = false, blas_ = false;
   backend::StateOptions state_options_;
-  std::string pages_reason_;
+  MemoryPlan memory_;
   LoadTimes times_;
   std::vector<std::string> notes_;
 };

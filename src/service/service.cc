@@ -28,17 +28,6 @@ std::optional<std::string> PieceOf(const text::Tokenizer& tokenizer, std::option
   return std::string(tokenizer.Piece(*id));
 }
 
-// Recurrent models: as many points to go on from as fit a GB or an eighth of the memory, and one for each running request at least. Memory is taken as
-// they fill.
-int64_t Checkpoints(int64_t state_bytes, int64_t max_running) {
-  constexpr int64_t kMost = 512, kOfOneUser = 4;
-  const int64_t allowed = static_cast<int64_t>(ReadMemory().allowed_bytes);  // 0: unknown
-  const int64_t bytes = std::min(int64_t{1} << 30, allowed == 0 ? int64_t{1} << 30 : allowed / 8);
-  if (state_bytes == 0) return 0;
-  if (max_running == 1) return kOfOneUser;
-  return std::clamp<int64_t>(bytes / state_bytes, max_running, std::max(max_running, kMost));
-}
-
 }  // namespace
 
 // ---- TextStream
@@ -175,17 +164,16 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
   }
   backend::StateOptions state = loaded.state_options();
   state.resident = options.resident_pool;
-  RIDGE_ASSIGN_OR_RETURN(
-      service->engine_, engine::Engine::Start(&loaded.program(), {.vocab = vocab,
-                                                                  .context_tokens = loaded.context_tokens(),
-                                                                  .step_tokens = loaded.chunk_tokens(),
-                                                                  .max_running = options.max_running,
-                                                                  .max_logit_rows = loaded.logit_rows(),
-                                                                  .max_waiting = options.max_waiting,
-                                                                  .prefix_cache = options.prefix_cache,
-                                                                  .checkpoints = Checkpoints(
-                                                                      loaded.model().StateBytes(), options.max_running),
-                                                                  .state = state}));
+  RIDGE_ASSIGN_OR_RETURN(service->engine_,
+                         engine::Engine::Start(&loaded.program(), {.vocab = vocab,
+                                                                   .context_tokens = loaded.context_tokens(),
+                                                                   .step_tokens = loaded.chunk_tokens(),
+                                                                   .max_running = options.max_running,
+                                                                   .max_logit_rows = loaded.logit_rows(),
+                                                                   .max_waiting = options.max_waiting,
+                                                                   .prefix_cache = options.prefix_cache,
+                                                                   .checkpoints = loaded.memory().checkpoints,
+                                                                   .state = state}));
   service->create_ms_ = MsSince(begin);
   return service;
 }

@@ -1,0 +1,63 @@
+#include "memory_report.h"
+
+#include <fmt/format.h>
+
+#include "text_table.h"
+
+namespace ridge::app {
+namespace {
+
+std::string Mib(uint64_t bytes) { return fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20)); }
+
+}  // namespace
+
+Json MemoryJson(const service::MemoryPlan& p) {
+  return {{"weights_bytes", p.weights_bytes},
+          {"workspace_bytes", p.workspace_bytes},
+          {"logits_bytes", p.logits_bytes},
+          {"kv_page_bytes", p.kv_page_bytes},
+          {"page_tokens", p.page_tokens},
+          {"kv_pages", p.kv_pages},
+          {"kv_tokens", p.kv_tokens},
+          {"kv_bytes", p.kv_bytes},
+          {"full_requests", p.full_requests},
+          {"state_slot_bytes", p.state_slot_bytes},
+          {"state_slots", p.state_slots},
+          {"checkpoints", p.checkpoints},
+          {"scratch_bytes", p.scratch_bytes},
+          {"other_bytes", p.other_bytes},
+          {"peak_bytes", p.peak_bytes},
+          {"mapped_bytes", p.mapped_bytes},
+          {"allowed_bytes", p.allowed_bytes == 0 ? Json(nullptr) : Json(p.allowed_bytes)},
+          {"allowed_reason", p.allowed_reason},
+          {"pages_reason", p.pages_reason},
+          {"fits", p.fits()}};
+}
+
+std::string MemoryText(const service::Runtime& runtime) {
+  const service::MemoryPlan& p = runtime.memory();
+  TextTable table({{"memory"}, {"size", true}, {"what"}});
+  table.Row({"weights", Mib(p.weights_bytes), "as the kernels read them"});
+  table.Row({"KV pool", Mib(p.kv_bytes),
+             fmt::format("{} pages of {} tokens = {} tokens, {} requests of {} tokens at once ({})", p.kv_pages,
+                         p.page_tokens, p.kv_tokens, p.full_requests, runtime.context_tokens(), p.pages_reason)});
+  if (p.state_slots > 0) {
+    table.Row({"recurrent state", Mib(p.state_slot_bytes * static_cast<uint64_t>(p.state_slots)),
+               fmt::format("{} slots, {} of them checkpoints of the prefix cache", p.state_slots, p.checkpoints)});
+  }
+  table.Row({"workspace", Mib(p.workspace_bytes), fmt::format("steps of {} tokens", runtime.chunk_tokens())});
+  table.Row({"logits", Mib(p.logits_bytes), fmt::format("{} rows", runtime.logit_rows())});
+  table.Row({"attention scratch", Mib(p.scratch_bytes), "parts of long contexts"});
+  table.Row({"other", Mib(p.other_bytes), "vocabulary, threads, program: an estimate"});
+  table.Row({"peak", Mib(p.peak_bytes),
+             p.allowed_bytes == 0
+                 ? "how much is allowed is not known"
+                 : fmt::format("{} the {} that are allowed ({})", p.fits() ? "fits: within" : "DOES NOT FIT: above",
+                               Mib(p.allowed_bytes), p.allowed_reason)});
+  std::string out = table.Text();
+  out += fmt::format("\nBeside it {} of the model file are mapped; the system may drop them from memory.\n",
+                     Mib(p.mapped_bytes));
+  return out;
+}
+
+}  // namespace ridge::app

@@ -1,0 +1,91 @@
+"""`ridge inspect --memory`: the plan adds up, follows the settings, holds for a process that runs, and refuses what cannot fit before weights are read.
+
+    RIDGE_BIN=build/release/bin/ridge python3 tests/python/memory_test.py
+"""
+import json
+import os
+import resource
+import subprocess
+import tempfile
+import unittest
+
+try:
+    from tiny_model import write_tiny_model
+    MISSING = ""
+except ImportError as error:
+    MISSING = f"writes models with the gguf package: {error}"
+
+RIDGE = os.environ.get("RIDGE_BIN", "build/release/bin/ridge")
+PARTS = ("weights_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "scratch_bytes", "other_bytes")
+SANITIZED = "dev" in RIDGE.split(os.sep)  # shadow memory is no part of the plan
+
+
+@unittest.skipIf(MISSING, MISSING)
+class Memory(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = tempfile.TemporaryDirectory()
+        cls.path = os.path.join(cls.folder.name, "tiny.gguf")
+        write_tiny_model(cls.path)
+        cls.recurrent = os.path.join(cls.folder.name, "tiny35.gguf")
+        write_tiny_model(cls.recurrent, architecture="qwen35")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.folder.cleanup()
+
+    def run_ridge(self, *args):
+        return subprocess.run([RIDGE, *args], capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
+
+    def plan(self, *args, path=None):
+        ran = self.run_ridge("inspect", path or self.path, "--memory", "--json", *args)
+        self.assertEqual(ran.returncode, 0, ran.stderr)
+        return json.loads(ran.stdout)["memory"]
+
+    def test_parts_sum_to_the_peak(self):
+        for path in (self.path, self.recurrent):
+            p = self.plan("-c", "256", "-np", "4", path=path)
+            self.assertEqual(p["peak_bytes"], sum(p[name] for name in PARTS) + p["state_slots"] * p["state_slot_bytes"])
+            self.assertEqual(p["kv_tokens"], p["kv_pages"] * p["page_tokens"])
+            self.assertEqual(p["kv_bytes"], p["kv_pages"] * p["kv_page_bytes"])
+            self.assertEqual(p["full_requests"], 4)
+            self.assertTrue(p["fits"])
+            self.assertEqual(p["state_slots"] > 0, path == self.recurrent)
+
+    def test_settings_change_what_they_name(self):
+        base = self.plan("-c", "256", "-np", "2")
+        self.assertEqual(self.plan("-c", "256", "-np", "6")["kv_bytes"], 3 * base["kv_bytes"])
+        self.assertEqual(self.plan("-c", "128", "-np", "2")["kv_tokens"], base["kv_tokens"] // 2)
+        q8 = self.plan("-c", "256", "-np", "2", "-ctk", "f32", "-ctv", "f32")
+        self.assertEqual(q8["kv_page_bytes"], 2 * base["kv_page_bytes"])
+        self.assertGreater(self.plan("-c", "256", "-ub", "1024")["workspace_bytes"], base["workspace_bytes"])
+        pool = self.plan("-c", "256", "-np", "2", "--kv-memory", "64KiB")
+        self.assertEqual(pool["kv_pages"], 65536 // base["kv_page_bytes"])
+        self.assertLessEqual(pool["kv_bytes"], 65536)
+
+    @unittest.skipIf(SANITIZED, "a sanitized program takes more than the plan says")
+    def test_a_run_stays_within_the_plan(self):
+        plan = self.plan("-c", "256", "-t", "2")
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+        child = subprocess.Popen([RIDGE, "run", "-m", self.path, "-p", "the quick " * 20, "-n", "100", "-c", "256", "-t", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        _, _, usage = os.wait4(child.pid, 0)
+        child.returncode = 0
+        # The program's own pages (about 16 MiB with its libraries) are file pages too.
+        self.assertLess(1024 * usage.ru_maxrss, plan["peak_bytes"] + plan["mapped_bytes"] + (20 << 20), f"other children: {before} KiB")
+
+    def test_what_cannot_fit_is_told_and_refused(self):
+        p = self.plan("-c", "1000000000")
+        self.assertFalse(p["fits"])
+        shown = self.run_ridge("inspect", self.path, "--memory", "-c", "1000000000")
+        self.assertIn("DOES NOT FIT", shown.stdout)
+        ran = self.run_ridge("run", "-m", self.path, "-p", "a", "-n", "1", "-c", "1000000000")
+        self.assertEqual(ran.returncode, 1)
+        self.assertIn("do not fit into memory", ran.stderr)
+        small = self.run_ridge("inspect", self.path, "--memory", "--kv-memory", "100")
+        self.assertNotEqual(small.returncode, 0)
+        self.assertIn("--kv-memory", small.stderr)
+        self.assertEqual(self.run_ridge("inspect", self.path, "-c", "5").returncode, 2, "-c needs --memory")
+
+
+if __name__ == "__main__":
+    unittest.main()
