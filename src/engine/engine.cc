@@ -1,6 +1,7 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "sampling/log_probability.h"
@@ -129,11 +130,6 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->tenant = request.tenant;
   sequence->cache_root = CacheRoot(request);
   sequence->speculates = can_speculate && request.speculation != Speculation::kOff;
-  // Tokens are appended while a plan borrows the vector's data only between Commit and Next, but a decode step should not allocate.
-  const int64_t most = sequence->max_tokens < 0
-                           ? scheduler_.limit_tokens()
-                           : std::min(scheduler_.limit_tokens(), sequence->prompt_tokens + sequence->max_tokens);
-  sequence->tokens.reserve(static_cast<size_t>(std::max(most, sequence->prompt_tokens)));
   sequence->tokens = request.prompt;
   sequence->work = std::unique_ptr<Work>(new Work{.sampler = std::move(sampler),
                                                   .draw_stream = request.draw_stream,
@@ -190,13 +186,18 @@ Result<std::vector<Ticket>> Engine::SubmitGroup(const Request& request, int64_t 
         .Found(std::to_string(n))
         .Expected("1 to " + std::to_string(options_.max_waiting) + ", which is how many requests may wait");
   }
-  std::vector<std::unique_ptr<Sequence>> sequences;
-  for (int64_t i = 0; i < n; i++) {
-    RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence, NewSequence(request));
-    sequence->work->draw_stream += static_cast<uint64_t>(i);
-    sequences.push_back(std::move(sequence));
+  try {
+    std::vector<std::unique_ptr<Sequence>> sequences;
+    for (int64_t i = 0; i < n; i++) {
+      RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence, NewSequence(request));
+      sequence->work->draw_stream += static_cast<uint64_t>(i);
+      sequences.push_back(std::move(sequence));
+    }
+    return Enqueue(std::move(sequences));
+  } catch (const std::bad_alloc&) {
+    return Fail(Code::kResourceExhausted, "no memory for the request")
+        .Found(std::to_string(n) + " answers to " + std::to_string(request.prompt.size()) + " tokens");
   }
-  return Enqueue(std::move(sequences));
 }
 
 EngineStats Engine::Stats() const {
@@ -268,7 +269,10 @@ void Engine::EndLate() {
 }
 
 void Engine::Loop() {
-  while (TakeMail()) Step();
+  while (TakeMail()) {
+    Step();
+    if (options_.check_each_step) RIDGE_CHECK(scheduler_.CheckIntegrity().has_value());
+  }
 }
 
 void Engine::Step() {

@@ -31,11 +31,12 @@ namespace ridge::engine {
 struct EngineOptions {
   int64_t vocab = 0;  // logits of a row
   int64_t context_tokens = 4096;
-  int64_t step_tokens = 512;   // at most what the program was compiled for
-  int64_t max_running = 1;     // at most the logit rows that the program was compiled for
-  int64_t max_logit_rows = 0;  // that the program was compiled for; above max_running there is room for drafts
-  size_t max_waiting = 64;     // requests that have not begun; more are refused
-  bool prefix_cache = true;    // pages of requests that are done serve later ones
+  int64_t step_tokens = 512;     // at most what the program was compiled for
+  int64_t max_running = 1;       // at most the logit rows that the program was compiled for
+  int64_t max_logit_rows = 0;    // that the program was compiled for; above max_running there is room for drafts
+  size_t max_waiting = 64;       // requests that have not begun; more are refused
+  bool prefix_cache = true;      // pages of requests that are done serve later ones
+  bool check_each_step = false;  // proves the integrity of scheduler, pages and cache after each step: for tests
   int64_t checkpoints = 16;  // of recurrent models: points from which the prefix cache can go on, each a slot of state
   backend::StateOptions state;
 };

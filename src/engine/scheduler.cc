@@ -182,6 +182,11 @@ bool Scheduler::Admit() {
     return false;
   }
   sequence.slot = slots_.Take();
+  // A decode step should not allocate. Not earlier: thousands may wait.
+  const int64_t limit = limit_tokens();
+  const int64_t most =
+      sequence.max_tokens < 0 ? limit : std::min(limit, sequence.prompt_tokens + std::min(sequence.max_tokens, limit));
+  sequence.tokens.reserve(static_cast<size_t>(std::max(most, sequence.length())));
   running_.push_back(waiting_.TakeHead());
   PlacePrompt(sequence);
   return true;

@@ -1,0 +1,165 @@
+// Random traffic over the whole engine, with its integrity proved after each step; and what a step of the scheduler costs.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <random>
+
+#include "engine/engine.h"
+#include "engine/fake_program.h"
+
+namespace ridge::engine {
+namespace {
+
+using test::FakeProgram;
+using namespace std::chrono_literals;
+
+constexpr int64_t kVocab = 31;
+
+struct Asked {
+  Request request;
+  Ticket ticket;
+  bool cancelled = false;
+};
+
+// RIDGE_STRESS_S=7200 in the environment runs it as long; a moment otherwise.
+double Seconds() {
+  const char* given = std::getenv("RIDGE_STRESS_S");
+  return given == nullptr ? 0.5 : std::atof(given);
+}
+
+class Stress : public ::testing::TestWithParam<bool> {};  // recurrent
+INSTANTIATE_TEST_SUITE_P(Engine, Stress, ::testing::Bool());
+
+TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
+  FakeProgram program(kVocab, GetParam());
+  const EngineOptions options{.vocab = kVocab,
+                              .context_tokens = 120,
+                              .step_tokens = 48,
+                              .max_running = 6,
+                              .max_logit_rows = 20,
+                              .max_waiting = 64,
+                              .check_each_step = true,
+                              .state = {.n_pages = 70, .page_tokens = 4}};
+  auto engine = std::move(*Engine::Start(&program, options));
+  std::mt19937 random(11);
+  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  std::vector<std::vector<TokenId>> conversations(5);
+  std::deque<Asked> asked;
+  uint64_t ended = 0, cancelled = 0, refused = 0;
+  const auto read = [&](Asked& a) {
+    std::vector<TokenId> ids;
+    TokenEvent event;
+    for (Outbox::Got got; (got = a.ticket.outbox->Next(20s, event)) != Outbox::Got::kEnd;) {
+      ASSERT_NE(got, Outbox::Got::kNothing);
+      ids.push_back(event.token);
+    }
+    const Summary& summary = a.ticket.outbox->summary();
+    ASSERT_NE(summary.reason, FinishReason::kFailed) << summary.error->Message();
+    ASSERT_TRUE(a.cancelled || summary.reason == FinishReason::kLength);
+    ASSERT_EQ(ids, FakeProgram::Expected(a.request.prompt, ids.size(), kVocab));
+    cancelled += summary.reason == FinishReason::kCancelled;
+    ended++;
+    std::vector<TokenId>& talk = conversations[below(conversations.size())];
+    talk = a.request.prompt;
+    talk.insert(talk.end(), ids.begin(), ids.end());
+    if (talk.size() > 90) talk.resize(below(20));
+  };
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(Seconds());
+  while (std::chrono::steady_clock::now() < end) {
+    Request request{.prompt = conversations[below(conversations.size())],
+                    .max_tokens = static_cast<int64_t>(below(30)),
+                    .sampling = {.temperature = 0},
+                    .cache_salt = std::string(below(3) == 0 ? 1 : 0, 's'),
+                    .use_cache = below(8) != 0,
+                    .priority = static_cast<int32_t>(below(3)),
+                    .tenant = std::string(below(3), 't'),
+                    .speculation = below(2) == 0 ? Speculation::kAuto : Speculation::kOff};
+    for (size_t n = 1 + below(12); n > 0; n--) request.prompt.push_back(static_cast<TokenId>(below(4)));
+    const auto tickets = engine->SubmitGroup(request, static_cast<int64_t>(1 + below(below(6) == 0 ? 5 : 1)));
+    if (!tickets) {
+      ASSERT_EQ(tickets.error().code, Code::kResourceExhausted) << tickets.error().Message();
+      refused++;
+    } else {
+      for (const Ticket& ticket : *tickets) asked.push_back({request, ticket});
+    }
+    if (!asked.empty() && below(3) == 0) {
+      Asked& victim = asked[below(asked.size())];
+      victim.cancelled = true;
+      engine->Cancel(victim.ticket.id);
+    }
+    while (asked.size() > 40 || (!asked.empty() && below(3) == 0)) {
+      ASSERT_NO_FATAL_FAILURE(read(asked.front()));
+      asked.pop_front();
+    }
+  }
+  for (Asked& a : asked) ASSERT_NO_FATAL_FAILURE(read(a));
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.finished, ended);
+  EXPECT_EQ(stats.submitted, ended);
+  EXPECT_EQ(stats.running + stats.waiting + stats.pages_held, 0);
+  EXPECT_EQ(stats.prompt_tokens_pending, 0u);
+  EXPECT_GT(cancelled, 0u);
+  EXPECT_GT(stats.preemptions, 0u);
+  EXPECT_GT(stats.prompt_tokens_cached, 0u);
+  RecordProperty("requests", std::to_string(ended));
+}
+
+double CpuUs() {
+  timespec time = {};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) * 1e6 + static_cast<double>(time.tv_nsec) / 1e3;
+}
+
+// 64 sequences decode beside 100,000 cached pages. The time is printed, not judged: a machine may be busy.
+TEST(SchedulerCost, OfAStepBeside100000CachedPages) {
+  constexpr int64_t kPrompt = 1600, kSequences = 2000;
+  cache::PagePool pool = std::move(*cache::PagePool::Create(110'000));
+  Scheduler scheduler({.max_running = 64,
+                       .step_tokens = 1 << 20,
+                       .context_tokens = 4096,
+                       .page_tokens = 32,
+                       .cache_pages = 110'000,
+                       .max_logit_rows = 96},
+                      &pool);
+  std::mt19937 random(3);
+  const auto add = [&](RequestId id) {
+    auto sequence = std::make_unique<Sequence>();
+    sequence->id = id;
+    sequence->prompt_tokens = kPrompt;
+    sequence->cache_root = "";
+    sequence->speculates = true;
+    for (int64_t i = 0; i < kPrompt; i++) sequence->tokens.push_back(static_cast<TokenId>(random() % 50000));
+    scheduler.Add(std::move(sequence));
+  };
+  RequestId id = 1;
+  for (; id <= kSequences; id++) {
+    add(id);
+    (void)scheduler.Next();
+    scheduler.Commit(1);
+    scheduler.Remove(id);
+  }
+  EXPECT_GE(pool.idle_pages(), 100'000);
+  for (int i = 0; i < 64; i++) add(id++);
+  (void)scheduler.Next();
+  scheduler.Commit(1);
+  double us = 0;
+  constexpr int kSteps = 320;
+  for (int step = -1; step < kSteps; step++) {  // the first one reads the prompts, for drafts
+    for (const RequestId each : scheduler.Ids())
+      (void)scheduler.Accept(const_cast<Sequence&>(*scheduler.Find(each)), static_cast<TokenId>(random() % 50000));
+    const double begin = CpuUs();
+    const Plan& plan = scheduler.Next();
+    scheduler.Commit(5);
+    if (step >= 0) us += CpuUs() - begin;
+    ASSERT_EQ(plan.chunks.size(), 64u);
+  }
+  EXPECT_TRUE(scheduler.CheckIntegrity());
+  std::printf("scheduler: %.1f us per step of 64 sequences beside %lld cached pages\n", us / kSteps,
+              static_cast<long long>(scheduler.cache().pages()));
+}
+
+}  // namespace
+}  // namespace ridge::engine
