@@ -39,6 +39,8 @@ Status Embed(const Options& o, Output& out) {
   }
   RIDGE_ASSIGN_OR_RETURN(const std::string text, o.input.Read());
   const std::vector<std::string> texts = Texts(text, o.lines);
+  if (texts.empty())
+    return Fail(Code::kInvalidArgument, "the file holds no text").Where("--lines").Found("empty lines only");
   RIDGE_ASSIGN_OR_RETURN(auto runtime, o.model.Load({.embeddings = true, .context_tokens = 0}));
   RIDGE_ASSIGN_OR_RETURN(const auto embedder, service::Embedder::Create(std::move(runtime), options));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<service::Embedding> embeddings, embedder->Embed(texts));

@@ -106,7 +106,7 @@ Status Embedder::Check(const std::vector<TokenId>& ids, size_t index) const {
       .Remedy("shorten the text");
 }
 
-Result<std::vector<Embedding>> Embedder::Embed(const std::vector<std::string>& texts) {
+Result<std::vector<Embedding>> Embedder::Embed(const std::vector<std::string>& texts, const Gone& gone) {
   std::vector<std::vector<TokenId>> ids;
   for (size_t i = 0; i < texts.size(); i++) {
     auto encoded = tokenizer_->Encode(texts[i], {});
@@ -117,14 +117,15 @@ Result<std::vector<Embedding>> Embedder::Embed(const std::vector<std::string>& t
     }
     ids.push_back(std::move(*encoded));
   }
-  return EmbedIds(std::move(ids));
+  return EmbedIds(ids, gone);
 }
 
-Result<std::vector<Embedding>> Embedder::EmbedIds(std::vector<std::vector<TokenId>> texts) {
+Result<std::vector<Embedding>> Embedder::EmbedIds(const std::vector<std::vector<TokenId>>& texts, const Gone& gone) {
   for (size_t i = 0; i < texts.size(); i++) RIDGE_RETURN_IF_ERROR(Check(texts[i], i));
   const size_t chunk = static_cast<size_t>(runtime_->chunk_tokens());
   std::vector<Embedding> out(texts.size());
   for (size_t first = 0, count = 0; first < texts.size(); first += count) {
+    if (gone && gone()) return Fail(Code::kCancelled, "the client went away");
     size_t tokens = texts[first].size();
     for (count = 1; first + count < texts.size() && count < kMostTexts; count++) {
       tokens += texts[first + count].size();

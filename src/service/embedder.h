@@ -8,6 +8,7 @@
 // cache. Thread-safe; calls take turns.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -46,9 +47,11 @@ class Embedder {
   static Result<std::unique_ptr<Embedder>> Create(std::unique_ptr<Runtime> runtime,
                                                   const EmbedderOptions& options = {});
 
-  // Errors: kInvalidArgument and kOutOfRange name the text, "input[2]".
-  Result<std::vector<Embedding>> Embed(const std::vector<std::string>& texts);
-  Result<std::vector<Embedding>> EmbedIds(std::vector<std::vector<TokenId>> texts);
+  // All texts are checked before the first is computed. Errors: kInvalidArgument and kOutOfRange name the text, "input[2]"; kCancelled when
+  // gone() holds between two steps.
+  using Gone = std::function<bool()>;
+  Result<std::vector<Embedding>> Embed(const std::vector<std::string>& texts, const Gone& gone = {});
+  Result<std::vector<Embedding>> EmbedIds(const std::vector<std::vector<TokenId>>& texts, const Gone& gone = {});
 
   const Runtime& runtime() const { return *runtime_; }
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }

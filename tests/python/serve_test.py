@@ -240,7 +240,9 @@ class Embeddings(unittest.TestCase):
                 for param, change in (("input", {"input": ""}), ("input", {"input": 5}), ("encoding_format", {"encoding_format": "x"}), ("dimensions", {"dimensions": 3})):
                     status, document = server.post("/v1/embeddings", {"input": "q", **change})
                     self.assertEqual((status, document["error"]["param"]), (400, param))
-                self.assertEqual(server.post("/v1/embeddings", {"input": ["q", "x" * 1000]})[0], 400)
+                status, document = server.post("/v1/embeddings", {"input": ["q"] * 40 + ["x" * 1000]})
+                self.assertEqual(status, 400)
+                self.assertIn("input[40]", document["error"]["message"])
                 self.assertEqual(server.post(TEXT, {"prompt": "q"})[0], 400)
                 self.assertEqual(server.get("/ready")[0], 200)
                 self.assertEqual(server.stop(SIGTERM)[0], 0)

@@ -1,4 +1,4 @@
-// POST /v1/embeddings: a vector for each text. It computes on the thread that calls it, and looks between texts whether the client is still there.
+// POST /v1/embeddings: a vector for each text. It computes on the thread that calls it, and looks between steps whether the client is still there.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,6 @@ namespace ridge::server {
 namespace {
 
 constexpr size_t kMaxInputs = 2048;  // OpenAI's
-constexpr size_t kAtOnce = 16;       // inputs between two looks
 
 struct Asked {
   std::vector<Prompt> inputs;
@@ -60,24 +59,17 @@ std::string Base64(const std::vector<float>& values) {
 
 Result<std::vector<service::Embedding>> Compute(service::Embedder& embedder, const Request& request,
                                                 std::vector<Prompt>& inputs) {
-  std::vector<service::Embedding> all;
-  const bool ids = !inputs.front().ids.empty();
-  for (size_t begin = 0; begin < inputs.size(); begin += kAtOnce) {
-    if (request.gone && *request.gone) return Fail(Code::kCancelled, "the client went away");
-    std::vector<std::string> texts;
-    std::vector<std::vector<TokenId>> lists;
-    for (size_t i = begin; i < std::min(begin + kAtOnce, inputs.size()); i++) {
-      if (ids) {
-        lists.push_back(std::move(inputs[i].ids));
-      } else {
-        texts.push_back(std::move(inputs[i].text));
-      }
+  const service::Embedder::Gone gone = [&request] { return request.gone && *request.gone; };
+  std::vector<std::string> texts;
+  std::vector<std::vector<TokenId>> lists;
+  for (Prompt& input : inputs) {
+    if (input.ids.empty()) {
+      texts.push_back(std::move(input.text));
+    } else {
+      lists.push_back(std::move(input.ids));
     }
-    auto part = ids ? embedder.EmbedIds(std::move(lists)) : embedder.Embed(texts);
-    if (!part) return std::unexpected(std::move(part).error());
-    std::ranges::move(*part, std::back_inserter(all));
   }
-  return all;
+  return lists.empty() ? embedder.Embed(texts, gone) : embedder.EmbedIds(lists, gone);  // all of one kind: ReadPrompts
 }
 
 Result<Reply> Run(const Context& context, const Request& request) {
