@@ -1,4 +1,4 @@
-// ridge run: one answer, or a chat, in the terminal; ends with the time ledger.
+// ridge run: a text completed, a message answered, or a chat, in the terminal; ends with the time ledger.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -31,7 +31,7 @@ struct Options {
   TextInput input;
   int64_t max_tokens = -1;
   std::string system;
-  bool chat = false, raw = false, ignore_eos = false, op_times = false;
+  bool chat = false, single_turn = false, no_chat = false, ignore_eos = false, op_times = false;
   std::vector<std::string> stops;
 };
 
@@ -51,12 +51,18 @@ class Run {
   Status Load();
   Status Single(const std::string& text);
   Status Chat(std::string first);
+  Result<std::string> ReadMessage();
   TextRequest NewRequest() const;
   Result<Answer> Generate(const TextRequest& request);
   Status Finish(const Answer& answer);
   void PrintLedger() const;
   Json Config() const;
-  bool templated() const { return service_->has_template() && !options_.raw; }
+  // The text is a message for the model's chat template, not a text to be completed.
+  bool templated() const {
+    return options_.chat || options_.single_turn || !options_.system.empty() || !options_.input.given();
+  }
+  // More messages follow from stdin.
+  bool goes_on() const { return !options_.single_turn && (options_.chat || !options_.input.given()); }
 
   const Options& options_;
   Output& out_;
@@ -70,14 +76,17 @@ Status Run::CheckUsage() const {
   const auto usage = [](std::string what) -> Status {
     return Fail(Code::kUsage, std::move(what)).Remedy("see ridge run --help");
   };
-  if (options_.chat && options_.raw) return usage("-cnv and --raw exclude one another");
-  if (options_.chat && out_.json) return usage("--json gives one answer: it does not go with -cnv");
-  if (options_.raw && !options_.system.empty())
-    return usage("a system prompt needs the chat template: -sys does not go with --raw");
+  if (options_.no_chat) {
+    if (options_.chat) return usage("-cnv and -no-cnv exclude one another");
+    if (options_.single_turn) return usage("-st is a turn of a chat: it does not go with -no-cnv");
+    if (!options_.system.empty()) return usage("-sys begins a chat: it does not go with -no-cnv");
+    if (!options_.input.given()) return usage("nothing to complete: give -p TEXT or -f FILE");
+  }
+  if (out_.json && goes_on())
+    return usage("--json gives one answer: give -p TEXT or -f FILE, and -st where it is a turn of a chat");
   if (options_.max_tokens < -1)
     return usage(fmt::format("-n must be 0 or more, or -1 for no limit, not {}", options_.max_tokens));
-  if (options_.input.given() || options_.chat) return {};
-  if (out_.json || options_.raw) return usage("nothing to answer: give -p TEXT or -f FILE");
+  if (options_.input.given() || options_.chat || options_.single_turn || options_.no_chat) return {};
   if (isatty(STDIN_FILENO) == 0)
     return usage("nothing to answer, and stdin is not a terminal: give -p TEXT, -f FILE, or -cnv to chat line by line");
   return {};
@@ -105,16 +114,18 @@ Status Run::Execute() {
   }
   RIDGE_RETURN_IF_ERROR(Load());
   interrupt_.Count();
-  const bool chat = options_.chat || !options_.input.given();
-  if (!service_->has_template()) {
-    if (chat || !options_.system.empty()) {
-      return Fail(Code::kUnsupported, "the model has no chat template")
-          .Where(service_->runtime().model().file().path())
-          .Remedy("complete text with -p or -f, or use an instruction-tuned model");
-    }
-    if (!options_.raw) Note("the model has no chat template: it completes the text");
+  if (templated() && !service_->has_template()) {
+    return Fail(Code::kUnsupported, "the model has no chat template")
+        .Where(service_->runtime().model().file().path())
+        .Remedy("complete text with -p or -f alone, or use an instruction-tuned model");
   }
-  return chat ? Chat(std::move(text)) : Single(text);
+  if (!templated() && service_->has_template() && !options_.no_chat)
+    Note("the text is completed as it is; -st takes it as a message for the model's chat template");
+  if (goes_on()) return Chat(std::move(text));
+  if (!options_.input.given()) {
+    RIDGE_ASSIGN_OR_RETURN(text, ReadMessage());
+  }
+  return Single(text);
 }
 
 TextRequest Run::NewRequest() const {
@@ -215,6 +226,22 @@ Status Run::Finish(const Answer& answer) {
   return {};
 }
 
+// The first line of stdin that is not empty.
+Result<std::string> Run::ReadMessage() {
+  LineReader reader;
+  if (isatty(STDIN_FILENO) != 0) std::fputs("> ", stderr);
+  const double begin = MsSinceStart();
+  std::string line;
+  LineReader::Got got;
+  while ((got = reader.Next(line)) == LineReader::Got::kLine && line.empty()) {
+  }
+  ledger_.input_ms += MsSinceStart() - begin;
+  if (got != LineReader::Got::kLine)
+    return Fail(Code::kInvalidArgument, "nothing to answer").Where("stdin").Found("no message before its end");
+  RIDGE_RETURN_IF_ERROR(CheckUtf8(line, "stdin"));
+  return line;
+}
+
 // One turn per line. Ctrl-C ends the answer and keeps what was said; again, or at the prompt, or the end of the input, it ends the chat.
 Status Run::Chat(std::string first) {
   const bool person = isatty(STDIN_FILENO) != 0;
@@ -257,23 +284,31 @@ Status Run::Chat(std::string first) {
 void AddRun(CLI::App& root, Invocation& invocation) {
   auto options = std::make_shared<Options>();
   CLI::App* app =
-      AddSubcommand(root, "run", "generate or chat in the terminal",
-                    "ridge run -m smollm2:135m -p \"What is the capital of France?\"\n"
+      AddSubcommand(root, "run", "complete a text, answer, or chat in the terminal",
+                    "ridge run -m smollm2:135m -p \"The capital of France is\" -n 16\n"
+                    "  ridge run -m smollm2:135m -st -p \"What is the capital of France?\"\n"
                     "  ridge run -m smollm2:135m -cnv -sys \"Answer in one sentence.\"\n\n"
-                    "Where the model has a chat template, -p or -f is one message of a user and the answer follows; "
-                    "with --raw, or without a\n"
-                    "template, the text is completed as it is. Texts are taken as they are, backslashes too: the shell "
-                    "makes line breaks ($'a\\nb').\n"
-                    "Without -p and -f a terminal starts a chat. Generated text goes to stdout, all else to stderr.");
+                    "-p or -f alone is completed as it is, with the answer that /v1/completions gives. With -st it is "
+                    "one message of a user, which\n"
+                    "the model's chat template puts into words and the model answers; with -sys too, behind a message "
+                    "of the system. With -cnv it is the\n"
+                    "first message of a chat that goes on line by line from stdin; without -p and -f a terminal starts "
+                    "one. Texts are taken as\n"
+                    "they are, backslashes too: the shell makes line breaks ($'a\\nb'). Generated text goes to stdout, "
+                    "all else to stderr.");
   options->model.Add(app);
   options->input.AddTo(app);
   app->add_option("-n,--predict,--n-predict", options->max_tokens,
                   "tokens to generate at most; -1: until the model ends or the context is full")
       ->capture_default_str();
-  app->add_option("--sys,--system-prompt", options->system, "-sys: a system message before the conversation");
-  app->add_flag("--cnv,--conversation", options->chat, "-cnv: chat, one line of stdin per message");
-  app->add_flag("--raw,--no-cnv,--no-conversation", options->raw,
-                "complete the text as it is, without the chat template");
+  app->add_option("--sys,--system-prompt", options->system,
+                  "-sys: a chat, with this message of the system before it; with -p or -f one turn of it");
+  app->add_flag("--cnv,--conversation", options->chat,
+                "-cnv: a chat, one line of stdin per message; -p or -f is the first message");
+  app->add_flag("--st,--single-turn", options->single_turn,
+                "-st: one turn of a chat, then end; without -p and -f the message is a line of stdin");
+  app->add_flag("--no-cnv,--no-conversation", options->no_chat,
+                "-no-cnv: never a chat: without a text nothing is started, and -cnv, -st and -sys are refused");
   app->add_option("-r,--reverse-prompt", options->stops, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);
   app->add_flag("--ignore-eos", options->ignore_eos, "the model's end tokens do not end the answer");

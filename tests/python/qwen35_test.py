@@ -187,7 +187,7 @@ class Qwen35Test(unittest.TestCase):
                 self.assertEqual(self.logits(self.tiny, ids, "--isa", isa["name"]), want, isa)
 
     def test_text_goes_on_as_the_logits_say(self):
-        command = [RIDGE, "run", "-m", self.tiny, "-p", "the quick", "-n", "24", "--temp", "0", "--raw"]
+        command = [RIDGE, "run", "-m", self.tiny, "-p", "the quick", "-n", "24", "--temp", "0"]
         want = subprocess.run(command, capture_output=True)
         self.assertEqual(want.returncode, 0, want.stderr)
         self.assertIn(b"tensors of the file are not used, blk.4.", want.stderr)

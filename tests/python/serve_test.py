@@ -129,6 +129,13 @@ class Answers(unittest.TestCase):
         self.assertEqual(echoed["choices"][0]["text"], "the quick" + plain["choices"][0]["text"])
         self.assertEqual(choices(self.server.stream(TEXT, {**echo, "echo": True}))[0][0], echoed["choices"][0]["text"])
 
+    def test_ridge_run_gives_the_same_text(self):
+        for text in ("the quick", "caf\u00e9 <|im_end|> the"):
+            served = self.good(TEXT, {"prompt": text, "max_tokens": 30, "temperature": 0})["choices"][0]
+            run = subprocess.run([RIDGE, "run", "-m", self.path, "-p", text, "-n", "30", "--temp", "0", "--json"], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+            ran = json.loads(run.stdout)
+            self.assertEqual((ran["text"], ran["finish_reason"]), (served["text"], served["finish_reason"]))
+
     def test_seeds(self):
         body = {"prompt": "the", "max_tokens": 30, "temperature": 1}
         first = self.good(TEXT, body)
