@@ -41,17 +41,22 @@ lab::Work PromptWork(const Receipt& receipt, const Runtime& runtime) {
   return total;
 }
 
+// Of the first model. With drafts a step computes several tokens; those that were refused cost as much as the others.
 lab::Work DecodeWork(const Receipt& receipt, const Runtime& runtime) {
   lab::Work total;
-  const int64_t steps = receipt.predicted_n - 1;
+  const int64_t steps = receipt.decode_steps;
+  const int64_t tokens = steps + receipt.drafts_proposed, gained = receipt.predicted_n - 1;
+  const double rows = steps > 0 ? static_cast<double>(tokens) / static_cast<double>(steps) : 0;
+  const double stride_tokens = steps > 0 ? static_cast<double>(gained) / static_cast<double>(steps) : 0;
   const int64_t stride = std::max<int64_t>(1, (steps + kCostSamples - 1) / kCostSamples);
   for (int64_t step = 0; step < steps; step += stride) {
     const int64_t count = std::min(stride, steps - step);
-    const double context = static_cast<double>(receipt.prompt_n + step) + static_cast<double>(count + 1) / 2;
-    total.Add(
-        lab::WorkOf(runtime.model().graph(),
-                    {.tokens = 1, .logits = 1, .context = context, .kv_bytes_per_value = KvBytesPerValue(runtime)}),
-        static_cast<double>(count));
+    const double context = static_cast<double>(receipt.prompt_n) +
+                           stride_tokens * (static_cast<double>(step) + static_cast<double>(count + 1) / 2);
+    total.Add(lab::WorkOf(
+                  runtime.model().graph(),
+                  {.tokens = rows, .logits = rows, .context = context, .kv_bytes_per_value = KvBytesPerValue(runtime)}),
+              static_cast<double>(count));
   }
   return total;
 }
@@ -84,10 +89,10 @@ std::pair<Phase, Phase> Phases(const Ledger& ledger, const Runtime& runtime, con
   }
   const Receipt& r = ledger.receipt;
   Phase prefill = MakePhase(r.prompt_ms, r.prompt_n - r.cache_n, r.prompt_per_second(), prompt);
-  Phase decoding = MakePhase(r.predicted_ms, steps, std::nullopt, decode);
+  Phase decoding = MakePhase(r.predicted_ms - r.draft_ms, steps, std::nullopt, decode);
   if (steps > 0 && r.predicted_ms > 0) decoding.per_second = 1000.0 * static_cast<double>(steps) / r.predicted_ms;
   if (prefill.n > 0) prefill.bound = ceilings.BoundOf(prompt, runtime, false, r.prompt_ms / 1000);
-  if (steps > 0) decoding.bound = ceilings.BoundOf(decode, runtime, true, r.predicted_ms / 1000);
+  if (steps > 0) decoding.bound = ceilings.BoundOf(decode, runtime, true, (r.predicted_ms - r.draft_ms) / 1000);
   return {prefill, decoding};
 }
 
@@ -98,9 +103,10 @@ std::vector<std::pair<std::string, double>> Parts(const Ledger& ledger) {
                                                        {"tokenize", r.tokenize_ms},
                                                        {"queue", r.queue_ms},
                                                        {"prefill", r.prompt_ms},
-                                                       {"decode", r.predicted_ms},
+                                                       {"decode", r.predicted_ms - r.draft_ms},
                                                        {"sample", r.sample_ms},
                                                        {"detokenize", r.detokenize_after_ms}};
+  if (r.draft_ms > 0) parts.emplace_back("draft", r.draft_ms);
   if (ledger.input_ms > 0) parts.emplace_back("input", ledger.input_ms);
   double rest = ledger.total_ms;
   for (const auto& part : parts) rest -= part.second;
@@ -139,6 +145,18 @@ std::string Cell(const std::optional<double>& value, int decimals) {
 
 }  // namespace
 
+// Of a chat: by the time that each turn's decoding took.
+std::optional<double> MeanGain(const std::vector<Receipt>& turns) {
+  double with = 0, without = 0;
+  bool any = false;
+  for (const Receipt& turn : turns) {
+    with += turn.predicted_ms;
+    without += turn.predicted_ms * turn.speculation_gain.value_or(1);
+    any = any || turn.speculation_gain;
+  }
+  return any && with > 0 ? std::optional(without / with) : std::nullopt;
+}
+
 double MsSinceStart() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - kStart).count();
 }
@@ -159,6 +177,11 @@ void AddTurn(Ledger& ledger, const Receipt& turn) {
   sum.detokenize_ms += turn.detokenize_ms;
   sum.detokenize_after_ms += turn.detokenize_after_ms;
   sum.nan_logits += turn.nan_logits;
+  sum.decode_steps += turn.decode_steps;
+  sum.draft_ms += turn.draft_ms;
+  sum.drafts_proposed += turn.drafts_proposed;
+  sum.drafts_accepted += turn.drafts_accepted;
+  sum.speculation_gain = MeanGain(ledger.turns);
   if (!sum.ttft_ms) sum.ttft_ms = turn.ttft_ms;
 }
 
@@ -187,6 +210,11 @@ Json LedgerJson(const Ledger& ledger, const Runtime& runtime, const Ceilings& ce
           {"sample_ms", r.sample_ms},
           {"detokenize_ms", r.detokenize_ms},
           {"ttft_ms", OrNull(r.ttft_ms)},
+          {"decode_steps", r.decode_steps},
+          {"draft_ms", r.draft_ms},
+          {"drafts_proposed", r.drafts_proposed},
+          {"drafts_accepted", r.drafts_accepted},
+          {"speculation_gain", OrNull(r.speculation_gain)},
           {"total_ms", ledger.total_ms},
           {"parts_ms", std::move(parts)},
           {"read_gbps", OrNull(decode.read_gbps)},
@@ -229,6 +257,11 @@ std::string LedgerTable(const Ledger& ledger, const Runtime& runtime, const Ceil
   out += fmt::format("{} tokens generated (the first one's time is in prefill), finish reason: {}; ", r.predicted_n,
                      engine::Name(r.reason));
   out += r.ttft_ms ? fmt::format("first token after {:.1f} ms\n", *r.ttft_ms) : "no first token\n";
+  if (r.drafts_proposed > 0) {
+    out += fmt::format("speculation: {} of {} drafted tokens were right, {} decode steps", r.drafts_accepted,
+                       r.drafts_proposed, r.decode_steps);
+    out += r.speculation_gain ? fmt::format(", {:.2f} times as fast as without\n", *r.speculation_gain) : "\n";
+  }
   out += fmt::format("{} threads ({}), isa {}, context {} tokens ({})\n", runtime.program().n_threads(),
                      runtime.threads().reason, runtime.program().isa(), runtime.context_tokens(),
                      runtime.context_reason());

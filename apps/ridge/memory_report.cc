@@ -26,6 +26,8 @@ Json MemoryJson(const service::MemoryPlan& p) {
           {"checkpoints", p.checkpoints},
           {"scratch_bytes", p.scratch_bytes},
           {"other_bytes", p.other_bytes},
+          {"draft_bytes", p.draft_bytes},
+          {"draft_kv_bytes", p.draft_kv_bytes},
           {"peak_bytes", p.peak_bytes},
           {"mapped_bytes", p.mapped_bytes},
           {"allowed_bytes", p.allowed_bytes == 0 ? Json(nullptr) : Json(p.allowed_bytes)},

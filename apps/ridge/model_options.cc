@@ -145,6 +145,7 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .flash_attention = flash_attention,
                                   .strict = strict_,
                                   .placement = placement_,
+                                  .draft = needs.draft,
                                   .panel_cache_dir = panel_cache_};
   RIDGE_ASSIGN_OR_RETURN(options.passes, FusionOf(fusion_));
   RIDGE_ASSIGN_OR_RETURN(options.blas, MatMulIsBlas(matmul_));

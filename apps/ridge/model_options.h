@@ -25,6 +25,7 @@ struct LoadNeeds {
       {};                 // where -c is not given (bench sizes its own); not given: the default of the runtime
   int64_t sequences = 1;  // that the KV pool has room for
   std::optional<uint64_t> kv_bytes = {};
+  const service::Runtime* draft = nullptr;  // a model that will draft for it: see RuntimeOptions
 };
 
 class ModelOptions {

@@ -13,6 +13,7 @@
 #include "model_options.h"
 #include "sampling_options.h"
 #include "service/service.h"
+#include "speculation_options.h"
 #include "text_input.h"
 
 namespace ridge::app {
@@ -28,6 +29,7 @@ constexpr std::chrono::milliseconds kPoll{50};  // how soon Ctrl-C is noticed wh
 struct Options {
   ModelOptions model;
   SamplingOptions sampling;
+  SpeculationOptions speculation{"off"};
   TextInput input;
   int64_t max_tokens = -1;
   std::string system;
@@ -69,6 +71,7 @@ class Run {
   Interrupt interrupt_;
   std::unique_ptr<Service> service_;
   sampling::SamplingParams sampling_;
+  engine::Speculation speculation_ = engine::Speculation::kOff;
   Ledger ledger_;
 };
 
@@ -93,12 +96,17 @@ Status Run::CheckUsage() const {
 }
 
 Status Run::Load() {
-  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, options_.model.Load());
+  RIDGE_ASSIGN_OR_RETURN(SpeculationOptions::Loaded models, options_.speculation.Load(options_.model, {}, 1));
+  std::unique_ptr<service::Runtime> runtime = std::move(models.model);
   runtime->program().TraceOps(options_.op_times);
   const service::LoadTimes& times = runtime->times();
   ledger_.load_ms = times.open_ms + times.model_ms + times.compile_ms;
+  if (models.draft) {
+    const service::LoadTimes& draft = models.draft->times();
+    ledger_.load_ms += draft.open_ms + draft.model_ms + draft.compile_ms;
+  }
   const int64_t vocab = runtime->model().graph().vocab();
-  RIDGE_ASSIGN_OR_RETURN(service_, Service::Create(std::move(runtime)));
+  RIDGE_ASSIGN_OR_RETURN(service_, Service::Create(std::move(runtime), {}, std::move(models.draft)));
   ledger_.vocabulary_ms = service_->create_ms();
   ledger_.load_ms += ledger_.vocabulary_ms;
   RIDGE_ASSIGN_OR_RETURN(sampling_, options_.sampling.Resolve(service_->tokenizer(), vocab));
@@ -107,6 +115,7 @@ Status Run::Load() {
 
 Status Run::Execute() {
   RIDGE_RETURN_IF_ERROR(CheckUsage());
+  RIDGE_ASSIGN_OR_RETURN(speculation_, options_.speculation.Resolve());
   RIDGE_RETURN_IF_ERROR(options_.system.empty() ? Status() : CheckUtf8(options_.system, "-sys"));
   std::string text;
   if (options_.input.given()) {
@@ -133,6 +142,7 @@ TextRequest Run::NewRequest() const {
   request.max_tokens = options_.max_tokens < 0 ? -1 : options_.max_tokens;
   request.ignore_end = options_.ignore_eos;
   request.stop = options_.stops;
+  request.speculation = speculation_;
   request.sampling = sampling_;
   return request;
 }
@@ -171,6 +181,7 @@ Result<Answer> Run::Generate(const TextRequest& request) {
 
 Json Run::Config() const {
   Json config = ConfigJson(service_->runtime());
+  config.update(options_.speculation.ConfigJson(service_->draft()));
   config["n_predict"] = options_.max_tokens < 0 ? -1 : options_.max_tokens;
   config["mode"] = templated() ? "template" : "text";
   config["system_prompt"] = options_.system.empty() ? Json(nullptr) : Json(options_.system);
@@ -297,6 +308,7 @@ void AddRun(CLI::App& root, Invocation& invocation) {
                     "they are, backslashes too: the shell makes line breaks ($'a\\nb'). Generated text goes to stdout, "
                     "all else to stderr.");
   options->model.Add(app);
+  options->speculation.Add(app);
   options->input.AddTo(app);
   app->add_option("-n,--predict,--n-predict", options->max_tokens,
                   "tokens to generate at most; -1: until the model ends or the context is full")

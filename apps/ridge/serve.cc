@@ -13,6 +13,7 @@
 #include "server/server.h"
 #include "service/embedder.h"
 #include "service/service.h"
+#include "speculation_options.h"
 
 namespace ridge::app {
 namespace {
@@ -20,25 +21,14 @@ namespace {
 using server::Server;
 using service::Service;
 
-constexpr int64_t kDraftRows = 32;  // drafted tokens that a step may verify, of all sequences
-
 struct Options {
   ModelOptions model;
   server::ServerOptions server;
   int64_t running = 8, waiting = 1024;
-  std::string kv_memory, alias, speculation = "auto";
+  SpeculationOptions speculation{"auto"};
+  std::string kv_memory, alias;
   bool no_prefix_cache = false, embeddings = false;
 };
-
-Result<engine::Speculation> ParseSpeculation(const std::string& name) {
-  using engine::Speculation;
-  for (const Speculation s : {Speculation::kOff, Speculation::kLookup, Speculation::kAuto}) {
-    if (name == engine::Name(s)) return s;
-  }
-  if (name == "draft")
-    return Fail(Code::kUnsupported, "a draft model is not there yet").Where("--spec").Expected("off, lookup or auto");
-  return Fail(Code::kUsage, "wrong value").Where("--spec").Found(name).Expected("off, lookup or auto");
-}
 
 // What requests call the model: the alias, the name in the store, or the file's name without its ending.
 std::string ModelId(const Options& o, const std::string& path) {
@@ -56,9 +46,8 @@ Status Serve(const Options& o, Output& out) {
         .Where("--max-waiting")
         .Found(std::to_string(o.waiting))
         .Expected("1 to 1000000");
-  RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, ParseSpeculation(o.speculation));
-  const int64_t draft_rows = speculation == engine::Speculation::kOff ? 0 : kDraftRows;
-  LoadNeeds needs{.logit_rows = o.running + draft_rows, .sequences = o.running};
+  RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, o.speculation.Resolve());
+  LoadNeeds needs{.sequences = o.running};
   if (o.embeddings) needs = {.embeddings = true, .context_tokens = 0};
   if (!o.kv_memory.empty()) {
     RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));
@@ -67,7 +56,8 @@ Status Serve(const Options& o, Output& out) {
   // Before the model is loaded, so that a taken port is known at once. Destroyed last: see Server.
   RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Listen(o.server));
   if (!out.json) Note(fmt::format("{}: loading {}", server->url(), o.model.model()));
-  RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, o.model.Load(needs));
+  RIDGE_ASSIGN_OR_RETURN(SpeculationOptions::Loaded models, o.speculation.Load(o.model, needs, o.running));
+  std::unique_ptr<service::Runtime> runtime = std::move(models.model);
   const std::string id = ModelId(o, runtime->model().file().path());
   const bool embeddings = runtime->model().output() == model::ModelOutput::kEmbeddings;
   std::unique_ptr<Service> service;
@@ -81,10 +71,12 @@ Status Serve(const Options& o, Output& out) {
           .Found(std::to_string(o.running))
           .Expected(fmt::format("at most -ub {}", runtime->chunk_tokens()));
     }
-    RIDGE_ASSIGN_OR_RETURN(service, Service::Create(std::move(runtime), {.max_running = o.running,
-                                                                         .max_waiting = static_cast<size_t>(o.waiting),
-                                                                         .prefix_cache = !o.no_prefix_cache,
-                                                                         .resident_pool = true}));
+    RIDGE_ASSIGN_OR_RETURN(service, Service::Create(std::move(runtime),
+                                                    {.max_running = o.running,
+                                                     .max_waiting = static_cast<size_t>(o.waiting),
+                                                     .prefix_cache = !o.no_prefix_cache,
+                                                     .resident_pool = true},
+                                                    std::move(models.draft)));
   }
   server->Open(
       {.service = service.get(),
@@ -103,7 +95,7 @@ Status Serve(const Options& o, Output& out) {
       config["max_running"] = o.running;
       config["max_waiting"] = o.waiting;
       config["prefix_cache"] = !o.no_prefix_cache;
-      config["speculation"] = o.speculation;
+      config.update(o.speculation.ConfigJson(service->draft()));
       config["kv_pages_reason"] = loaded.pages_reason();
     }
     RIDGE_RETURN_IF_ERROR(out.Document({{"url", server->url()}, {"model", id}, {"config", std::move(config)}}));
@@ -155,8 +147,7 @@ void AddServe(CLI::App& root, Invocation& invocation) {
                   "size of the KV pool, such as 512MiB (default: room for -np requests of -c tokens, or less where "
                   "memory is short)");
   app->add_flag("--no-prefix-cache", options->no_prefix_cache, "compute every prompt in full");
-  app->add_option("--spec", options->speculation, "speculative decoding: off, lookup (in prompt and answer), or auto")
-      ->capture_default_str();
+  options->speculation.Add(app);
   app->add_flag("--embeddings", options->embeddings, "serve embeddings instead of text (encoders always do)");
   app->add_option("-a,--alias", options->alias,
                   "name of the model in the API (default: as in the store, or the file's name)");

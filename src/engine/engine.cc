@@ -39,23 +39,34 @@ struct Work {
   bool begun = false;
   int64_t prompt_done = 0;  // prompt tokens whose first computation is over
   Clock::time_point last_token = {};
+  double decode_ms = 0, alone_ms = 0;  // of its decode steps: as they were, and as expected without drafts
+  bool drafted = false;
   Summary summary = {};
+
+  // One step after the first token; each accepted draft saves one more alone_ms.
+  void CountStep(const StepTimes& times, bool has_drafts) {
+    decode_ms += times.total_ms;
+    alone_ms += times.alone_ms.value_or(times.total_ms);
+    drafted = drafted || has_drafts;
+  }
 };
 
 Sequence::Sequence() = default;
 Sequence::~Sequence() = default;
 
 Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_ptr<backend::StateStore> state,
-               backend::Program* program)
+               backend::Program* program, std::unique_ptr<Drafter> drafter)
     : options_(options),
       pool_(std::move(pool)),
       state_(std::move(state)),
+      drafter_(std::move(drafter)),
       scheduler_({.max_running = options.max_running,
                   .step_tokens = options.step_tokens,
                   .context_tokens = options.context_tokens,
                   .page_tokens = static_cast<int32_t>(options.state.page_tokens),
                   .cache_pages = options.state.n_pages,
                   .max_logit_rows = options.max_logit_rows,
+                  .draft_model = drafter_ != nullptr,
                   .recurrent = state_->slot_bytes() > 0,
                   .checkpoints = options.checkpoints},
                  &pool_),
@@ -76,7 +87,16 @@ Result<std::unique_ptr<Engine>> Engine::Start(backend::Program* program, const E
   state_options.n_slots = options.max_running + options.checkpoints;
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<backend::StateStore> state, program->NewState(state_options));
   RIDGE_ASSIGN_OR_RETURN(cache::PagePool pool, cache::PagePool::Create(static_cast<int32_t>(options.state.n_pages)));
-  std::unique_ptr<Engine> engine(new Engine(options, std::move(pool), std::move(state), program));
+  std::unique_ptr<Drafter> drafter;
+  if (options.draft_program != nullptr) {
+    RIDGE_ASSIGN_OR_RETURN(drafter, Drafter::Create(options.draft_program, {.vocab = options.draft_vocab,
+                                                                            .target_vocab = options.vocab,
+                                                                            .step_tokens = options.step_tokens,
+                                                                            .max_rows = options.max_running,
+                                                                            .cost_ratio = options.draft_cost_ratio,
+                                                                            .state = options.state}));
+  }
+  std::unique_ptr<Engine> engine(new Engine(options, std::move(pool), std::move(state), program, std::move(drafter)));
   try {
     engine->thread_ = std::thread([raw = engine.get()] { raw->Loop(); });
   } catch (const std::exception& refused) {
@@ -92,6 +112,24 @@ Engine::~Engine() {
   }
   mail_.notify_one();
   if (thread_.joinable()) thread_.join();
+}
+
+// What was asked for by name is there, or the request is refused; kAuto takes what there is.
+Status Engine::CheckSpeculation(Speculation speculation) const {
+  if (speculation == Speculation::kOff || speculation == Speculation::kAuto) return {};
+  const bool recurrent = state_->slot_bytes() > 0;
+  if (recurrent || options_.max_logit_rows <= options_.max_running) {
+    return Fail(Code::kUnsupported, "the engine cannot verify drafts")
+        .Where("speculation")
+        .Found(recurrent ? "a recurrent model, whose state cannot be taken back" : "no more logit rows than sequences")
+        .Remedy("turn speculation off");
+  }
+  if (speculation == Speculation::kDraft && !drafter_) {
+    return Fail(Code::kUnsupported, "there is no draft model")
+        .Where("speculation")
+        .Remedy("load one, or draft by lookup");
+  }
+  return {};
 }
 
 Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) const {
@@ -111,14 +149,8 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   }
   if (request.logprobs < -1 || request.logprobs > kMaxLogprobs)
     RIDGE_RETURN_IF_ERROR(outside("logprobs", request.logprobs, -1, kMaxLogprobs));
+  RIDGE_RETURN_IF_ERROR(CheckSpeculation(request.speculation));
   const bool can_speculate = options_.max_logit_rows > options_.max_running && state_->slot_bytes() == 0;
-  if (request.speculation == Speculation::kLookup && !can_speculate) {
-    return Fail(Code::kUnsupported, "the engine cannot verify drafts")
-        .Where("speculation")
-        .Found(state_->slot_bytes() > 0 ? "a recurrent model, whose state cannot be taken back"
-                                        : "no more logit rows than sequences")
-        .Remedy("turn speculation off");
-  }
   RIDGE_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request.prompt.size())));
   RIDGE_ASSIGN_OR_RETURN(sampling::Sampler sampler,
                          sampling::Sampler::Create(request.sampling, static_cast<int32_t>(options_.vocab)));
@@ -129,7 +161,11 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->priority = request.priority;
   sequence->tenant = request.tenant;
   sequence->cache_root = CacheRoot(request);
-  sequence->speculates = can_speculate && request.speculation != Speculation::kOff;
+  const auto wants = [&](Speculation kind) {
+    return can_speculate && (request.speculation == kind || request.speculation == Speculation::kAuto);
+  };
+  sequence->looks_up = wants(Speculation::kLookup);
+  sequence->asks_model = drafter_ && wants(Speculation::kDraft);
   sequence->tokens = request.prompt;
   sequence->work = std::unique_ptr<Work>(new Work{.sampler = std::move(sampler),
                                                   .draw_stream = request.draw_stream,
@@ -277,7 +313,10 @@ void Engine::Loop() {
 
 void Engine::Step() {
   const Plan& plan = scheduler_.Next();
-  for (const cache::PageCopy& copy : scheduler_.TakeCopies()) state_->CopyPage(copy.from, copy.to);
+  for (const cache::PageCopy& copy : scheduler_.TakeCopies()) {
+    state_->CopyPage(copy.from, copy.to);
+    if (drafter_) drafter_->CopyPage(copy.from, copy.to);
+  }
   for (const cache::PageCopy& copy : scheduler_.TakeStateCopies()) state_->CopySlot(copy.from, copy.to);
   if (plan.chunks.empty()) return;
   const Clock::time_point begin = Clock::now();
@@ -293,9 +332,15 @@ void Engine::Step() {
   counts_.stepping = true;
   counts_.step_begin = begin;
   Publish();
+  times_.draft_ms = DraftByModel(plan);
+  // Where nothing is drafted the step itself is the better figure.
+  times_.alone_ms = plan.drafted() || times_.draft_ms > 0
+                        ? scheduler_.costs().DecodeMs(static_cast<int64_t>(plan.chunks.size()))
+                        : std::nullopt;
+  const Clock::time_point drafted = Clock::now();
   const Status ran = runner_.Run(plan);
   const Clock::time_point end = Clock::now();
-  const double step_ms = MsBetween(begin, end);
+  const double step_ms = times_.total_ms = MsBetween(begin, end);
   counts_.stepping = false;
   counts_.last_step = end;
   counts_.steps++;
@@ -304,7 +349,7 @@ void Engine::Step() {
     for (const Chunk& chunk : chunks) Finish(chunk.sequence->id, FinishReason::kFailed, ran.error());
     return;
   }
-  scheduler_.Commit(step_ms);
+  scheduler_.Commit(MsBetween(drafted, end));
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = *chunk.sequence;
@@ -322,6 +367,34 @@ void Engine::Step() {
     }
   }
   Publish();
+}
+
+// Lets the draft model add to the step. Without it the step is as right, so a failure ends its drafting and nothing else.
+double Engine::DraftByModel(const Plan& plan) {
+  const std::span<DraftAsk> asks = scheduler_.draft_asks();
+  if (!drafter_ || asks.empty()) return 0;
+  const Clock::time_point begin = Clock::now();
+  drafter_->Choose(asks, plan.tokens, scheduler_.draft_room(), scheduler_.costs());
+  bool any = false;
+  for (DraftAsk& ask : asks) {
+    if (ask.take > 0 && !scheduler_.ReserveDrafts(*ask.sequence, ask.take)) ask.take = 0;
+    any = any || ask.take > 0;
+  }
+  if (!any) return 0;
+  const Status drafted =
+      drafter_->Draft(asks, [](Sequence& s, std::span<float> logits, std::span<const TokenId> history) {
+        const auto token = s.work->sampler.Sample(logits, history, s.work->draw_stream, history.size());
+        return token ? std::optional(*token) : std::nullopt;
+      });
+  for (DraftAsk& ask : asks) {
+    if (ask.take == 0) continue;
+    if (!drafted) ask.sequence->drafts.clear();
+    ask.sequence->model_drafts = true;
+    scheduler_.PlaceDrafts(*ask.sequence);
+  }
+  counts_.draft_passes = static_cast<uint64_t>(drafter_->passes());
+  if (!drafted) counts_.draft_failures++;
+  return MsBetween(begin, Clock::now());
 }
 
 void Engine::Count(const Chunk& chunk) {
@@ -343,22 +416,25 @@ void Engine::Count(const Chunk& chunk) {
 // were no drafts, since a draw depends on its position alone.
 void Engine::Verify(const Chunk& chunk, int64_t row, double step_ms) {
   Sequence& sequence = *chunk.sequence;
-  const int64_t proposed = static_cast<int64_t>(sequence.drafts.size());
-  if (proposed == 0) {
-    Sample(sequence, row, step_ms);
-    return;
-  }
-  Summary& summary = sequence.work->summary;
+  Work& work = *sequence.work;
   const std::vector<TokenId> drafts = sequence.drafts;
+  const auto proposed = static_cast<int64_t>(drafts.size());
+  const bool by_model = sequence.model_drafts;
   counts_.drafts_proposed += static_cast<uint64_t>(proposed);
-  summary.drafts_proposed += proposed;
+  work.summary.drafts_proposed += proposed;
+  if (sequence.generated() > 0) work.CountStep(times_, proposed > 0);
   int64_t accepted = 0;
   while (Sample(sequence, row + accepted, accepted == 0 ? step_ms : 0)) {
-    if (accepted == proposed || sequence.tokens.back() != drafts[static_cast<size_t>(accepted)])
-      return scheduler_.EndDrafts(sequence, accepted);
+    if (proposed == 0) return;
+    if (accepted == proposed || sequence.tokens.back() != drafts[static_cast<size_t>(accepted)]) {
+      scheduler_.EndDrafts(sequence, accepted);
+      if (by_model) drafter_->Learn(sequence, proposed, accepted);
+      return;
+    }
     accepted++;
     counts_.drafts_accepted++;
-    summary.drafts_accepted++;
+    work.summary.drafts_accepted++;
+    work.alone_ms += times_.alone_ms.value_or(0);
     scheduler_.AcceptDraft(sequence);
   }
 }
@@ -379,6 +455,7 @@ bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
   const bool first = sequence.generated() == 0;
   const std::optional<FinishReason> end = scheduler_.Accept(sequence, *token);
   TokenEvent event{.token = *token, .stop = end == FinishReason::kStop, .decode_ms = first ? 0 : step_ms};
+  if (event.decode_ms > 0) event.draft_ms = times_.draft_ms;
   if (work.logprobs >= 0) {
     event.top = TopLogprobs(raw_logits_, work.logprobs, *token, event.logprob.emplace());
   }
@@ -398,6 +475,7 @@ void Engine::Finish(RequestId id, FinishReason reason, std::optional<Error> erro
   if (!sequence) return;
   Work& work = *sequence->work;
   work.summary.kv_pages = kv_pages;
+  if (work.drafted && work.decode_ms > 0) work.summary.speculation_gain = work.alone_ms / work.decode_ms;
   work.summary.cache_miss = sequence->miss;
   work.summary.reason = reason;
   work.summary.error = std::move(error);

@@ -20,6 +20,7 @@
 #include "backend/backend.h"
 #include "base/result.h"
 #include "cache/page_pool.h"
+#include "engine/drafter.h"
 #include "engine/outbox.h"
 #include "engine/request.h"
 #include "engine/runner.h"
@@ -39,6 +40,16 @@ struct EngineOptions {
   bool check_each_step = false;  // proves the integrity of scheduler, pages and cache after each step: for tests
   int64_t checkpoints = 16;  // of recurrent models: points from which the prefix cache can go on, each a slot of state
   backend::StateOptions state;
+  // A second model that drafts; borrowed, used by the engine alone. Its KV takes as many pages of as many tokens as the first model's.
+  backend::Program* draft_program = nullptr;
+  int64_t draft_vocab = 0;        // logits of a row of it; equal ids are equal tokens
+  double draft_cost_ratio = 0.5;  // time of its steps over the first model's, until both were measured
+};
+
+// How long a step took, and what is expected of one of the same sequences without drafts; none where nothing was drafted.
+struct StepTimes {
+  double total_ms = 0, draft_ms = 0;
+  std::optional<double> alone_ms;
 };
 
 struct Ticket {
@@ -65,10 +76,12 @@ class Engine {
   EngineStats Stats() const;
 
   size_t state_bytes() const { return state_->size_bytes(); }
+  size_t draft_state_bytes() const { return drafter_ ? drafter_->state_bytes() : 0; }
 
  private:
   Engine(const EngineOptions& options, cache::PagePool pool, std::unique_ptr<backend::StateStore> state,
-         backend::Program* program);
+         backend::Program* program, std::unique_ptr<Drafter> drafter);
+  Status CheckSpeculation(Speculation speculation) const;
   Result<std::unique_ptr<Sequence>> NewSequence(const Request& request) const;
   std::optional<std::string> CacheRoot(const Request& request) const;
   Result<std::vector<Ticket>> Enqueue(std::vector<std::unique_ptr<Sequence>> sequences);
@@ -77,6 +90,7 @@ class Engine {
   bool TakeMail();  // false: stop
   void EndLate();
   void Step();
+  double DraftByModel(const Plan& plan);
   void Count(const Chunk& chunk);
   bool Sample(Sequence& sequence, int64_t row, double step_ms);
   void Verify(const Chunk& chunk, int64_t row, double step_ms);
@@ -85,11 +99,13 @@ class Engine {
   EngineOptions options_;
   cache::PagePool pool_;
   std::unique_ptr<backend::StateStore> state_;
-  Scheduler scheduler_;  // engine thread; CheckFits may be called by all
+  std::unique_ptr<Drafter> drafter_;  // null: no draft model
+  Scheduler scheduler_;               // engine thread; CheckFits may be called by all
   Runner runner_;
 
   std::multimap<Clock::time_point, RequestId> deadlines_;
   std::vector<float> raw_logits_;  // [vocab] scratch
+  StepTimes times_;                // of the latest step
 
   EngineStats counts_;  // engine thread: what is published next
 

@@ -70,6 +70,12 @@ class FakeProgram : public backend::Program {
   // The likeliest token, modulo the vocabulary: by the hash of all tokens.
   virtual uint64_t Choose(uint64_t hash, std::span<const TokenId> /*tokens*/) const { return hash; }
 
+  // What follows these tokens.
+  virtual void Logits(uint64_t hash, std::span<const TokenId> tokens, std::span<float> out) const {
+    std::fill(out.begin(), out.end(), 0.0f);
+    out[Choose(hash, tokens) % static_cast<uint64_t>(vocab_)] = 1.0f;
+  }
+
   Result<std::unique_ptr<backend::StateStore>> NewState(const backend::StateOptions& options) override {
     return std::make_unique<FakeState>(options, recurrent_);
   }
@@ -114,8 +120,7 @@ class FakeProgram : public backend::Program {
         }
         if (recurrent_ && hash != recurrent->hash) return Fail(Code::kInternal, "pages and slot tell different tokens");
         const auto out = logits.subspan(row++ * static_cast<size_t>(vocab_), static_cast<size_t>(vocab_));
-        std::fill(out.begin(), out.end(), 0.0f);
-        out[Choose(hash, seen) % static_cast<uint64_t>(vocab_)] = 1.0f;
+        Logits(hash, seen, out);
       }
     }
     if (row != step.logit_rows.size()) return Fail(Code::kInternal, "a logit row is not in the step");

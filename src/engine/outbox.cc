@@ -18,6 +18,7 @@ std::string_view Name(Speculation speculation) {
   switch (speculation) {
     case Speculation::kOff: return "off";
     case Speculation::kLookup: return "lookup";
+    case Speculation::kDraft: return "draft";
     case Speculation::kAuto: return "auto";
   }
   return "?";

@@ -25,8 +25,8 @@ using RequestId = uint64_t;
 using Clock = std::chrono::steady_clock;
 
 // Drafts of the next tokens that one step verifies. kAuto: as long as it pays.
-enum class Speculation { kOff, kLookup, kAuto };
-std::string_view Name(Speculation speculation);  // "off", "lookup", "auto"
+enum class Speculation { kOff, kLookup, kDraft, kAuto };
+std::string_view Name(Speculation speculation);  // "off", "lookup", "draft", "auto"
 
 constexpr int32_t kMaxLogprobs = 20;
 
@@ -52,8 +52,10 @@ std::string_view Name(FinishReason reason);  // "stop", "length", "cancelled", "
 
 struct TokenEvent {
   TokenId token = -1;
-  bool stop = false;     // one of the request's stop tokens: no text of the answer
-  double decode_ms = 0;  // the step that computed its logits; 0 for the first token, whose step was the prompt's last
+  bool stop = false;  // one of the request's stop tokens: no text of the answer
+  // The step that computed its logits; 0 for the first token, whose step was the prompt's last, and for those that an earlier token's step drafted.
+  double decode_ms = 0;
+  double draft_ms = 0;  // of it, in the draft model
   double sample_ms = 0;
   Clock::time_point at;  // when it was chosen
   // Natural, of the model's own distribution: log softmax of the raw logits. Only when asked for.
@@ -80,6 +82,9 @@ struct Summary {
   int64_t preemptions = 0;      // times that its pages were taken and computed again
   int64_t drafts_proposed = 0;  // tokens
   int64_t drafts_accepted = 0;
+  // Time that the decode steps would have taken without drafts, by what steps without drafts took, over the time that they took. Only where something
+  // was drafted.
+  std::optional<double> speculation_gain = {};
   int64_t kv_pages = 0;  // held at the end
   int64_t computed_tokens =
       0;  // all that went through the model, repetition after preemption and refused drafts included

@@ -198,40 +198,71 @@ void Scheduler::PlacePrompt(Sequence& sequence) {
   if (PlaceOrPreempt(sequence, count)) prompt_room_ -= count;
 }
 
+// Drafts that a sequence may have. A step gives one token more than its drafts; none beyond the end of the answer, nor of the pages that are free.
+int64_t Scheduler::DraftRoom(const Sequence& sequence) const {
+  int64_t room = std::min(limit_tokens() - sequence.length() - 1, DraftPolicy::kMostDrafts);
+  if (sequence.max_tokens >= 0) room = std::min(room, sequence.max_tokens - sequence.generated() - 1);
+  const int64_t in_pages = sequence.pages->capacity_tokens() - sequence.length();
+  if (room > in_pages && pool_->free_pages() < static_cast<int64_t>(plan_.chunks.size())) room = in_pages;
+  return std::max<int64_t>(room, 0);
+}
+
+Chunk* Scheduler::ChunkOf(const Sequence& sequence) {
+  const auto at = std::ranges::find(plan_.chunks, &sequence, &Chunk::sequence);
+  return at == plan_.chunks.end() ? nullptr : &*at;
+}
+
+bool Scheduler::ReserveDrafts(Sequence& sequence, int64_t count) {
+  if (!sequence.pages->Reserve(sequence.length() + count)) return false;
+  ChunkOf(sequence)->pages = sequence.pages->pages();
+  return true;
+}
+
+void Scheduler::PlaceDrafts(Sequence& sequence) {
+  const auto count = static_cast<int64_t>(sequence.drafts.size());
+  sequence.pages->Truncate(sequence.length() + count);
+  Chunk& chunk = *ChunkOf(sequence);
+  chunk.pages = sequence.pages->pages();
+  chunk.drafts = sequence.drafts;
+  plan_.tokens += count;
+  plan_.logit_rows += count;
+  plan_.shape.decode_tokens += count;
+  draft_room_ -= count;
+}
+
 // All chunks of the plan decode one token each.
 void Scheduler::Speculate() {
-  const int64_t most =
-      std::min(std::max(options_.max_logit_rows, options_.max_running), options_.step_tokens) - plan_.tokens;
-  if (most <= 0) return;
+  draft_room_ = std::min(std::max(options_.max_logit_rows, options_.max_running), options_.step_tokens) - plan_.tokens;
+  if (draft_room_ <= 0) return;
   choices_.assign(plan_.chunks.size(), {});
   for (size_t i = 0; i < plan_.chunks.size(); i++) {
     Sequence& sequence = *plan_.chunks[i].sequence;
-    if (!sequence.speculates || !plan_.chunks[i].logits) continue;
-    // The step gives one token more than its drafts; none beyond the end of the answer, nor of the pages that are free.
-    int64_t room = std::min(limit_tokens() - sequence.length() - 1, DraftPolicy::kMostDrafts);
-    if (sequence.max_tokens >= 0) room = std::min(room, sequence.max_tokens - sequence.generated() - 1);
-    const int64_t in_pages = sequence.pages->capacity_tokens() - sequence.length();
-    if (room > in_pages && pool_->free_pages() < static_cast<int64_t>(plan_.chunks.size())) room = in_pages;
-    if (room <= 0) continue;
+    sequence.drafts.clear();
+    if (!sequence.looks_up || !plan_.chunks[i].logits) continue;
+    const int64_t room = DraftRoom(sequence);
+    if (room == 0) continue;
     sequence.draft_match = sequence.lookup.Draft(sequence.tokens, room, sequence.drafts);
     if (sequence.draft_match == 0) continue;
     choices_[i] = {.odds = draft_policy_.Odds(sequence.draft_record, sequence.draft_match),
                    .most = static_cast<int64_t>(sequence.drafts.size())};
   }
-  draft_policy_.Choose(choices_, plan_.tokens, most, costs_);
+  draft_policy_.Choose(choices_, plan_.tokens, draft_room_, costs_);
   for (size_t i = 0; i < plan_.chunks.size(); i++) {
-    Chunk& chunk = plan_.chunks[i];
-    Sequence& sequence = *chunk.sequence;
+    Sequence& sequence = *plan_.chunks[i].sequence;
     sequence.drafts.resize(std::min(sequence.drafts.size(), static_cast<size_t>(choices_[i].take)));
-    if (sequence.drafts.empty() ||
-        !sequence.pages->Reserve(sequence.length() + static_cast<int64_t>(sequence.drafts.size()))) {
+    sequence.model_drafts = false;
+    if (!sequence.drafts.empty()) {
+      if (ReserveDrafts(sequence, static_cast<int64_t>(sequence.drafts.size()))) {
+        PlaceDrafts(sequence);
+        continue;
+      }
       sequence.drafts.clear();
-      continue;
     }
-    chunk.pages = sequence.pages->pages();
-    chunk.drafts = sequence.drafts;
-    plan_.tokens += static_cast<int64_t>(sequence.drafts.size());
-    plan_.logit_rows += static_cast<int64_t>(sequence.drafts.size());
+    if (!options_.draft_model || !sequence.asks_model || !plan_.chunks[i].logits) continue;
+    const int64_t room = DraftRoom(sequence);
+    int64_t left = limit_tokens() - sequence.length();
+    left = sequence.max_tokens < 0 ? -1 : std::min(left, sequence.max_tokens - sequence.generated());
+    if (room > 0) asks_.push_back({.sequence = &sequence, .most = room, .left = left});
   }
 }
 
@@ -239,13 +270,15 @@ void Scheduler::EndDrafts(Sequence& sequence, int64_t accepted) {
   const int64_t proposed = static_cast<int64_t>(sequence.drafts.size());
   RIDGE_CHECK(accepted >= 0 && accepted <= proposed && sequence.pending() == 1);
   sequence.pages->Truncate(sequence.computed_tokens);
-  draft_policy_.Learn(sequence.draft_record, sequence.draft_match, proposed, accepted);
+  if (!sequence.model_drafts) draft_policy_.Learn(sequence.draft_record, sequence.draft_match, proposed, accepted);
   sequence.drafts.clear();
 }
 
 const Plan& Scheduler::Next() {
   plan_.chunks.clear();
   plan_.tokens = plan_.logit_rows = 0;
+  asks_.clear();
+  draft_room_ = 0;
   for (const auto& sequence : running_) Keep(*sequence);
   // Preemption only takes from the end of running_, so an index stays valid while sequences before it are placed.
   for (size_t i = 0; i < running_.size(); i++) {
@@ -261,12 +294,12 @@ const Plan& Scheduler::Next() {
   }
   while (Admit()) {
   }
-  if (!prompts) Speculate();
   plan_.shape = {};
   for (const Chunk& chunk : plan_.chunks) {
-    const int64_t n = static_cast<int64_t>(chunk.tokens.size() + chunk.drafts.size());
+    const int64_t n = static_cast<int64_t>(chunk.tokens.size());
     (chunk.sequence->decoding() ? plan_.shape.decode_tokens : plan_.shape.prompt_tokens) += n;
   }
+  if (!prompts) Speculate();
   return plan_;
 }
 

@@ -9,7 +9,7 @@
 // out, cached ones that nobody holds are given up, and then the youngest running sequence gives its own back and waits again, before all others; what
 // of it is no longer cached then is computed again.
 // Drafts: when no prompt is worked on, sequences that speculate verify as many drafted tokens as DraftPolicy expects to pay; pages are never taken from
-// anyone for them.
+// anyone for them. Those that found nothing to look up may be drafted by a model: Next names them, and who runs that model places what it says.
 // Prompts: pages of a prefix that is cached are taken over, and of a page that fits in part a copy; what an older sequence is just computing is
 // waited for. The last token of a sequence is always computed.
 // Guarantees: of those that wait WaitingQueue says who is next; with one priority and tenant nobody is admitted before an older one. The running sequence that was admitted first always gets on. A plan has at most step_tokens
@@ -39,6 +39,7 @@ struct SchedulerOptions {
   int32_t page_tokens = 32;
   int64_t cache_pages = 0;     // that the prefix cache may hold
   int64_t max_logit_rows = 0;  // of a step, drafts included; less than max_running: max_running
+  bool draft_model = false;    // somebody looks at draft_asks
   bool recurrent = false;      // the model keeps state besides the KV; then
   int64_t checkpoints = 0;     // that the prefix cache may hold. Slots are those below max_running + checkpoints
 };
@@ -55,10 +56,25 @@ struct Chunk {
   int64_t logit_rows() const { return logits ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
 };
 
+// A sequence that a draft model may draft for.
+struct DraftAsk {
+  Sequence* sequence = nullptr;
+  int64_t most = 0;   // tokens
+  int64_t left = -1;  // that the answer may still get; -1: no limit but the context
+  int64_t take = 0;   // for who answers: how many it drafts
+};
+
 struct Plan {
   std::vector<Chunk> chunks;
   int64_t tokens = 0, logit_rows = 0;  // over all chunks
   StepShape shape;
+
+  bool drafted() const {
+    for (const Chunk& chunk : chunks) {
+      if (!chunk.drafts.empty()) return true;
+    }
+    return false;
+  }
 };
 
 class Scheduler {
@@ -78,6 +94,14 @@ class Scheduler {
   std::vector<cache::PageCopy> TakeCopies() { return std::exchange(copies_, {}); }
   // The same of state slots; after the page copies.
   std::vector<cache::PageCopy> TakeStateCopies() { return std::exchange(state_copies_, {}); }
+  // Between Next and Commit: who may be drafted by a model, and how many drafts the step still takes in all.
+  std::span<DraftAsk> draft_asks() { return asks_; }
+  int64_t draft_room() const { return draft_room_; }
+  // Pages for so many drafts of a sequence that was asked for. False: there are none left.
+  bool ReserveDrafts(Sequence& sequence, int64_t count);
+  // What is in sequence.drafts joins the step. Only for sequences whose pages are reserved.
+  void PlaceDrafts(Sequence& sequence);
+  const StepCosts& costs() const { return costs_; }
   // The step that Next returned was computed, in so much time (0: not measured).
   void Commit(double step_ms = 0);
   // Appends a generated token; the reason if that was the last one.
@@ -115,6 +139,8 @@ class Scheduler {
   bool PlaceOrPreempt(Sequence& sequence, int64_t count);
   void Preempt(size_t index);
   void Speculate();
+  int64_t DraftRoom(const Sequence& sequence) const;
+  Chunk* ChunkOf(const Sequence& sequence);
   void Unplan(const Sequence& sequence);
   // Recurrent models (scheduler_state.cc).
   int64_t state_gap() const;
@@ -136,7 +162,9 @@ class Scheduler {
   StepCosts costs_;
   DraftPolicy draft_policy_;
   std::vector<DraftChoice> choices_;  // scratch
-  int64_t prompt_room_ = 0;           // prompt tokens that the plan still takes
+  std::vector<DraftAsk> asks_;
+  int64_t draft_room_ = 0;
+  int64_t prompt_room_ = 0;  // prompt tokens that the plan still takes
   int64_t preemptions_ = 0;
 };
 

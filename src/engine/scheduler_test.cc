@@ -179,7 +179,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
       }
       const int64_t end = chunk.begin + static_cast<int64_t>(chunk.tokens.size());
       if (!chunk.drafts.empty()) {
-        RC_ASSERT(chunk.logits && chunk.sequence->speculates);
+        RC_ASSERT(chunk.logits && chunk.sequence->looks_up);
         RC_ASSERT(static_cast<int64_t>(chunk.pages.size()) * page >= end + static_cast<int64_t>(chunk.drafts.size()));
         const int64_t left = chunk.sequence->max_tokens - chunk.sequence->generated();
         if (chunk.sequence->max_tokens >= 0) RC_ASSERT(static_cast<int64_t>(chunk.drafts.size()) < left);
@@ -256,7 +256,7 @@ RC_GTEST_PROP(SchedulerProperty, LawsHoldUnderRandomTraffic, ()) {
           sequence->priority = *rc::gen::inRange(0, 3);
           sequence->tenant = std::string(*rc::gen::inRange<size_t>(0, 3), 't');
         }
-        sequence->speculates = !recurrent && *rc::gen::arbitrary<bool>();
+        sequence->looks_up = !recurrent && *rc::gen::arbitrary<bool>();
         scheduler.Add(std::move(sequence));
       }
     } else if (action == 3 && !alive.empty()) {

@@ -54,12 +54,15 @@ struct Sequence {
   RequestId waits_for = 0;  // who leaves a checkpoint at waits_token; 0: nobody
   int64_t waits_token = 0;
   std::optional<CacheMiss> miss;  // set when it begins
-  bool speculates = false;
-  Lookup lookup;                // when it speculates
-  std::vector<TokenId> drafts;  // that the present step verifies; not part of tokens
+  bool looks_up = false;          // drafts from its own text
+  bool asks_model = false;        // drafts from the draft model
+  Lookup lookup;                  // when it looks up
+  std::vector<TokenId> drafts;    // that the present step verifies; not part of tokens
+  bool model_drafts = false;      // they are the draft model's
   int64_t draft_match = 0;
-  DraftRecord draft_record;
-  std::unique_ptr<Work> work;  // not known to the scheduler; null in its tests
+  DraftRecord draft_record, model_record;
+  std::vector<uint64_t> prefix_hashes;  // the draft model's (draft_map.h)
+  std::unique_ptr<Work> work;           // not known to the scheduler; null in its tests
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
   int64_t generated() const { return length() - prompt_tokens; }

@@ -8,6 +8,8 @@ namespace {
 
 constexpr double kPriorTokens = 4;  // what an expectation counts, beside what was seen
 
+}  // namespace
+
 double Rate(const DraftRecord& record, double prior) {
   return (record.accepted + kPriorTokens * prior) / (record.accepted + record.refused + kPriorTokens);
 }
@@ -17,8 +19,6 @@ void Count(DraftRecord& record, int64_t accepted, bool refused, double most) {
   record.refused += refused ? 1 : 0;
   if (record.accepted + record.refused > most) record.accepted /= 2, record.refused /= 2;
 }
-
-}  // namespace
 
 size_t DraftPolicy::Bucket(int64_t match) {
   return match < 4 ? 0 : match < 6 ? 1 : match < 10 ? 2 : match < 20 ? 3 : 4;

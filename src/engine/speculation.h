@@ -20,6 +20,10 @@ namespace ridge::engine {
 struct DraftRecord {  // of tokens; older ones count less
   double accepted = 0, refused = 0;
 };
+// Of tokens that are accepted, where `prior` is what is expected of a record without any.
+double Rate(const DraftRecord& record, double prior);
+// Adds the outcome of one step; a record of more than `most` tokens forgets half.
+void Count(DraftRecord& record, int64_t accepted, bool refused, double most);
 
 struct DraftChoice {
   double odds = 0;   // that the next drafted token is accepted, if those before were

@@ -46,6 +46,8 @@ struct EngineStats {
   uint64_t prompt_tokens_dropped = 0;  // of requests that ended before their prompt was done
   uint64_t prompt_tokens_pending = 0;  // of requests that wait or are at their prompt
   uint64_t generated_tokens = 0, drafts_proposed = 0, drafts_accepted = 0;
+  uint64_t draft_passes = 0;     // of the draft model, what it only reads included
+  uint64_t draft_failures = 0;   // steps that did without, since the draft model failed
   Clock::time_point last_step;   // end of the latest step, or the start of the engine
   bool stepping = false;         // a step is being computed
   Clock::time_point step_begin;  // of the latest step

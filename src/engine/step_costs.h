@@ -36,6 +36,10 @@ class StepCosts {
 
   // Expected time of a step that only decodes n tokens: between those that were seen, or a guess beyond them; none before the first.
   std::optional<double> DecodeMs(int64_t n) const;
+  // Time per token of steps that only work on prompts; none before the first.
+  std::optional<double> PromptTokenMs() const {
+    return lone_token_ms_.samples > 0 ? std::optional(lone_token_ms_.value) : std::nullopt;
+  }
 
  private:
   struct Mean {

@@ -35,6 +35,7 @@ INSTANTIATE_TEST_SUITE_P(Engine, Stress, ::testing::Bool());
 
 TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
   FakeProgram program(kVocab, GetParam());
+  FakeProgram draft(kVocab);
   const EngineOptions options{.vocab = kVocab,
                               .context_tokens = 120,
                               .step_tokens = 48,
@@ -42,7 +43,10 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
                               .max_logit_rows = 20,
                               .max_waiting = 64,
                               .check_each_step = true,
-                              .state = {.n_pages = 70, .page_tokens = 4}};
+                              .state = {.n_pages = 70, .page_tokens = 4},
+                              .draft_program = &draft,
+                              .draft_vocab = kVocab,
+                              .draft_cost_ratio = 0.01};
   auto engine = std::move(*Engine::Start(&program, options));
   std::mt19937 random(11);
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
@@ -104,6 +108,7 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
   EXPECT_GT(cancelled, 0u);
   EXPECT_GT(stats.preemptions, 0u);
   EXPECT_GT(stats.prompt_tokens_cached, 0u);
+  EXPECT_EQ(stats.draft_failures, 0u);
   RecordProperty("requests", std::to_string(ended));
 }
 
@@ -130,7 +135,7 @@ TEST(SchedulerCost, OfAStepBeside100000CachedPages) {
     sequence->id = id;
     sequence->prompt_tokens = kPrompt;
     sequence->cache_root = "";
-    sequence->speculates = true;
+    sequence->looks_up = true;
     for (int64_t i = 0; i < kPrompt; i++) sequence->tokens.push_back(static_cast<TokenId>(random() % 50000));
     scheduler.Add(std::move(sequence));
   };

@@ -242,6 +242,8 @@ class Answer final : public Source {
         sum.preemptions += r.preemptions;
         sum.drafts_proposed += r.drafts_proposed;
         sum.drafts_accepted += r.drafts_accepted;
+        sum.decode_steps += r.decode_steps;
+        sum.draft_ms += r.draft_ms;
         sum.kv_pages += r.kv_pages;
         sum.computed_n += r.computed_n;
         sum.nan_logits += r.nan_logits;
@@ -270,10 +272,26 @@ class Answer final : public Source {
                          {"preemptions", sum.preemptions},
                          {"drafts_proposed", sum.drafts_proposed},
                          {"drafts_accepted", sum.drafts_accepted},
+                         {"decode_steps", sum.decode_steps},
+                         {"draft_ms", sum.draft_ms},
+                         {"speculation_gain", or_null(Gain())},
                          {"kv_pages", sum.kv_pages},
                          {"nan_logits", sum.nan_logits},
                          {"seed", form_.seed}};
     return ledger.dump();
+  }
+
+  // Of all choices, by the time that the decoding of each took; null where nothing was drafted.
+  std::optional<double> Gain() const {
+    double with = 0, without = 0;
+    bool any = false;
+    for (const Choice& choice : choices_) {
+      const Receipt& r = choice.stream->receipt();
+      with += r.predicted_ms;
+      without += r.predicted_ms * r.speculation_gain.value_or(1);
+      any = any || r.speculation_gain;
+    }
+    return any && with > 0 ? std::optional(without / with) : std::nullopt;
   }
 
   const Context* context_;

@@ -25,8 +25,10 @@ struct MemoryPlan {
   int64_t checkpoints = 0;        // from which the prefix cache can go on
   uint64_t scratch_bytes = 0;     // of attention that is spread over threads
   uint64_t other_bytes = 0;       // vocabulary, threads, the program itself: an estimate
-  uint64_t peak_bytes = 0;        // all but mapped_bytes
-  uint64_t allowed_bytes = 0;     // 0: unknown
+  // Of a draft model: weights and all that a step of it needs; and its KV, as many pages of as many tokens.
+  uint64_t draft_bytes = 0, draft_kv_bytes = 0;
+  uint64_t peak_bytes = 0;     // all but mapped_bytes
+  uint64_t allowed_bytes = 0;  // 0: unknown
   std::string allowed_reason, pages_reason;
 
   bool fits() const { return allowed_bytes == 0 || peak_bytes <= allowed_bytes; }

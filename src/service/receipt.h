@@ -29,8 +29,11 @@ struct Receipt {
   std::optional<double> ttft_ms;   // from Submit to the first token
   int64_t nan_logits = 0;
   int64_t preemptions = 0, drafts_proposed = 0, drafts_accepted = 0, kv_pages = 0,
-          computed_n = 0;  // see engine::Summary
-  double total_ms = 0;     // from Submit to the end of the engine's work
+          computed_n = 0;                  // see engine::Summary
+  int64_t decode_steps = 0;                // those behind predicted_ms
+  double draft_ms = 0;                     // of predicted_ms, in the draft model
+  std::optional<double> speculation_gain;  // see engine::Summary; nothing where nothing was drafted
+  double total_ms = 0;                     // from Submit to the end of the engine's work
 
   // Computed tokens over computing time.
   std::optional<double> prompt_per_second() const {

@@ -8,6 +8,7 @@
 
 #include "base/thread_probe.h"
 #include "gguf/gguf.h"
+#include "service/draft_model.h"
 
 namespace ridge::service {
 namespace {
@@ -134,8 +135,14 @@ Status Runtime::ResolvePages(const RuntimeOptions& options, backend::Program& pl
   plan.kv_page_bytes = static_cast<uint64_t>(
       model_->KvBytesPerToken(backend::ValueBytes(options.k_type), backend::ValueBytes(options.v_type)) *
       static_cast<double>(page));
+  const uint64_t draft_page_bytes = options.draft != nullptr ? options.draft->memory().kv_page_bytes : 0;
+  if (options.draft != nullptr) {
+    const MemoryPlan& draft = options.draft->memory();
+    plan.draft_bytes = draft.peak_bytes - draft.kv_bytes;
+  }
   const uint64_t fixed = plan.weights_bytes + plan.workspace_bytes + plan.logits_bytes + plan.other_bytes +
-                         plan.state_slot_bytes * static_cast<uint64_t>(plan.state_slots);
+                         plan.draft_bytes + plan.state_slot_bytes * static_cast<uint64_t>(plan.state_slots);
+  const auto all_page_bytes = static_cast<double>(plan.kv_page_bytes + draft_page_bytes);
   const uint64_t room = plan.allowed_bytes > fixed ? plan.allowed_bytes - fixed : 0;
   int64_t pages = one * std::max<int64_t>(1, options.sequences);
   plan.pages_reason = fmt::format("room for {} requests of {} tokens", options.sequences, context_tokens_);
@@ -149,11 +156,9 @@ Status Runtime::ResolvePages(const RuntimeOptions& options, backend::Program& pl
           .Expected(fmt::format("{} bytes for {} tokens, or more", plan.kv_page_bytes, page));
     }
   } else if (pages > one && plan.allowed_bytes > 0 &&
-             static_cast<double>(pages) * static_cast<double>(plan.kv_page_bytes) >
-                 kPoolShare * static_cast<double>(room)) {
+             static_cast<double>(pages) * all_page_bytes > kPoolShare * static_cast<double>(room)) {
     // Chosen, not given: it gives way.
-    pages = std::max(
-        one, static_cast<int64_t>(kPoolShare * static_cast<double>(room) / static_cast<double>(plan.kv_page_bytes)));
+    pages = std::max(one, static_cast<int64_t>(kPoolShare * static_cast<double>(room) / all_page_bytes));
     plan.pages_reason =
         fmt::format("{:.0f} % of the memory that the weights leave ({})", 100 * kPoolShare, plan.allowed_reason);
   }
@@ -168,7 +173,8 @@ Status Runtime::ResolvePages(const RuntimeOptions& options, backend::Program& pl
   plan.kv_bytes = plan.kv_page_bytes * static_cast<uint64_t>(pages);
   plan.full_requests = pages / one;
   plan.scratch_bytes = state->scratch_bytes();
-  plan.peak_bytes = fixed + plan.kv_bytes + plan.scratch_bytes;
+  plan.draft_kv_bytes = draft_page_bytes * static_cast<uint64_t>(pages);
+  plan.peak_bytes = fixed + plan.kv_bytes + plan.draft_kv_bytes + plan.scratch_bytes;
   return {};
 }
 
@@ -196,14 +202,21 @@ Status Runtime::PlanMemory(const RuntimeOptions& options, const backend::Compile
   plan.other_bytes = kProcessBytes + kVocabularyBytes * static_cast<uint64_t>(model_->config().vocab);
   RIDGE_RETURN_IF_ERROR(ResolvePages(options, *program_));
   if (plan.fits() || options.dry_run) return {};
-  return Fail(Code::kResourceExhausted, "the model and its KV cache do not fit into memory")
+  const double draft_bytes = static_cast<double>(plan.draft_bytes + plan.draft_kv_bytes);
+  return Fail(Code::kResourceExhausted, options.draft != nullptr
+                                            ? "the model, its draft model and their KV caches do not fit into memory"
+                                            : "the model and its KV cache do not fit into memory")
       .Where(options.kv_bytes ? "--kv-memory" : fmt::format("-c {}", context_tokens_))
-      .Found(fmt::format("{:.1f} GB of weights and {:.1f} GB of KV, {:.1f} GB in all",
-                         static_cast<double>(plan.weights_bytes) / 1e9, static_cast<double>(plan.kv_bytes) / 1e9,
-                         static_cast<double>(plan.peak_bytes) / 1e9))
+      .Found(
+          fmt::format("{:.1f} GB of weights and {:.1f} GB of KV{}, {:.1f} GB in all",
+                      static_cast<double>(plan.weights_bytes) / 1e9, static_cast<double>(plan.kv_bytes) / 1e9,
+                      options.draft != nullptr ? fmt::format(", {:.1f} GB of the draft model", draft_bytes / 1e9) : "",
+                      static_cast<double>(plan.peak_bytes) / 1e9))
       .Expected(
           fmt::format("{:.1f} GB at most ({})", static_cast<double>(plan.allowed_bytes) / 1e9, plan.allowed_reason))
-      .Remedy("give a smaller context with -c, or use a smaller model; ridge inspect --memory shows the plan");
+      .Remedy(options.draft != nullptr
+                  ? "do without the draft model, or give a smaller context with -c"
+                  : "give a smaller context with -c, or use a smaller model; ridge inspect --memory shows the plan");
 }
 
 Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
@@ -226,6 +239,7 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   RIDGE_ASSIGN_OR_RETURN(runtime->model_,
                          model::Model::Load(std::move(file), options.embeddings ? model::ModelOutput::kEmbeddings
                                                                                 : model::ModelOutput::kLogits));
+  if (options.draft != nullptr) RIDGE_RETURN_IF_ERROR(CheckDraftModel(*runtime->model_, options.draft->model()));
   RIDGE_RETURN_IF_ERROR(runtime->ResolveContext(options));
   if (runtime->model_->encoder()) runtime->ResolveEncoder(options);
   if (runtime->model_->output() == model::ModelOutput::kEmbeddings) runtime->logit_rows_ = runtime->chunk_tokens_;

@@ -22,6 +22,8 @@
 
 namespace ridge::service {
 
+class Runtime;
+
 struct RuntimeOptions {
   std::string path;            // a GGUF file, or the first of a split model
   std::optional<int> threads;  // not given: see ResolveThreads and ProbeThreads
@@ -44,6 +46,8 @@ struct RuntimeOptions {
   PlacementOptions placement = {};
   bool dry_run =
       false;  // settings and memory plan only: no weight is read, the program cannot run, what does not fit is no error
+  // A model that will draft for this one, loaded with dry_run; borrowed during Load. Refused here unless it can (draft_model.h); its memory is planned for.
+  const Runtime* draft = nullptr;
   std::string panel_cache_dir = {};  // folder that keeps repacked weights; empty: nothing is written
 };
 

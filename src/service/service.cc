@@ -8,6 +8,7 @@
 
 #include "base/topology.h"
 #include "gguf/gguf.h"
+#include "service/draft_model.h"
 #include "service/guard.h"
 
 namespace ridge::service {
@@ -89,6 +90,8 @@ TextStream::Got TextStream::Take(engine::TokenEvent& token, TextEvent& event) {
   if (!receipt_.ttft_ms) receipt_.ttft_ms = std::chrono::duration<double, std::milli>(token.at - submitted_).count();
   receipt_.predicted_n++;
   receipt_.predicted_ms += token.decode_ms;
+  receipt_.draft_ms += token.draft_ms;
+  if (token.decode_ms > 0) receipt_.decode_steps++;
   receipt_.sample_ms += token.sample_ms;
   const double ms = MsSince(begin);
   receipt_.detokenize_ms += ms;
@@ -126,6 +129,7 @@ TextStream::Got TextStream::End(TextEvent& event) {
   receipt_.preemptions = summary.preemptions;
   receipt_.drafts_proposed = summary.drafts_proposed;
   receipt_.drafts_accepted = summary.drafts_accepted;
+  receipt_.speculation_gain = summary.speculation_gain;
   receipt_.kv_pages = summary.kv_pages;
   receipt_.computed_n = summary.computed_tokens;
   receipt_.total_ms = std::chrono::duration<double, std::milli>(summary.at - submitted_).count();
@@ -135,7 +139,8 @@ TextStream::Got TextStream::End(TextEvent& event) {
 
 // ---- Service
 
-Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtime, const ServiceOptions& options) {
+Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtime, const ServiceOptions& options,
+                                                 std::unique_ptr<Runtime> draft) {
   const Clock::time_point begin = Clock::now();
   std::unique_ptr<Service> service(new Service);
   if (runtime->model().output() == model::ModelOutput::kEmbeddings) {
@@ -145,6 +150,7 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
         .Remedy("use ridge embed");
   }
   service->runtime_ = std::move(runtime);
+  service->draft_ = std::move(draft);
   const Runtime& loaded = *service->runtime_;
   const gguf::File& file = loaded.model().file();
   auto tokenizer = text::Tokenizer::FromMetadata(file.metadata());
@@ -164,16 +170,23 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
   }
   backend::StateOptions state = loaded.state_options();
   state.resident = options.resident_pool;
-  RIDGE_ASSIGN_OR_RETURN(service->engine_,
-                         engine::Engine::Start(&loaded.program(), {.vocab = vocab,
-                                                                   .context_tokens = loaded.context_tokens(),
-                                                                   .step_tokens = loaded.chunk_tokens(),
-                                                                   .max_running = options.max_running,
-                                                                   .max_logit_rows = loaded.logit_rows(),
-                                                                   .max_waiting = options.max_waiting,
-                                                                   .prefix_cache = options.prefix_cache,
-                                                                   .checkpoints = loaded.memory().checkpoints,
-                                                                   .state = state}));
+  engine::EngineOptions engine_options{.vocab = vocab,
+                                       .context_tokens = loaded.context_tokens(),
+                                       .step_tokens = loaded.chunk_tokens(),
+                                       .max_running = options.max_running,
+                                       .max_logit_rows = loaded.logit_rows(),
+                                       .max_waiting = options.max_waiting,
+                                       .prefix_cache = options.prefix_cache,
+                                       .checkpoints = loaded.memory().checkpoints,
+                                       .state = state};
+  if (const Runtime* second = service->draft_.get()) {
+    RIDGE_RETURN_IF_ERROR(CheckDraftModel(loaded.model(), second->model()));
+    engine_options.draft_program = &second->program();
+    engine_options.draft_vocab = second->model().graph().vocab();
+    engine_options.draft_cost_ratio = static_cast<double>(second->program().weight_bytes()) /
+                                      static_cast<double>(std::max<size_t>(1, loaded.program().weight_bytes()));
+  }
+  RIDGE_ASSIGN_OR_RETURN(service->engine_, engine::Engine::Start(&loaded.program(), engine_options));
   service->create_ms_ = MsSince(begin);
   return service;
 }

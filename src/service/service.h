@@ -115,8 +115,10 @@ struct ServiceOptions {
 
 class Service {
  public:
-  // Errors: those of Tokenizer::FromMetadata and Engine::Start. A template that is broken is an error of the requests that need it.
-  static Result<std::unique_ptr<Service>> Create(std::unique_ptr<Runtime> runtime, const ServiceOptions& options = {});
+  // draft: a model that drafts for requests that speculate, or null; loaded for as many steps and sequences as the first.
+  // Errors: those of Tokenizer::FromMetadata, CheckDraftModel and Engine::Start. A template that is broken is an error of the requests that need it.
+  static Result<std::unique_ptr<Service>> Create(std::unique_ptr<Runtime> runtime, const ServiceOptions& options = {},
+                                                 std::unique_ptr<Runtime> draft = nullptr);
 
   // Errors: kOutOfRange (too long, with figures), kInvalidArgument (empty, sampling, what the template rejects), kUnsupported (messages without a
   // template), kResourceExhausted (too many wait).
@@ -128,6 +130,7 @@ class Service {
 
   bool has_template() const { return has_template_; }
   const Runtime& runtime() const { return *runtime_; }
+  const Runtime* draft() const { return draft_.get(); }  // null: no draft model
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   size_t kv_bytes() const { return engine_->state_bytes(); }
   double create_ms() const { return create_ms_; }
@@ -138,7 +141,7 @@ class Service {
   Result<std::vector<TokenId>> Tokenize(const TextRequest& request) const;
   Error BlameMessage(Error error, const TextRequest& request) const;
 
-  std::unique_ptr<Runtime> runtime_;
+  std::unique_ptr<Runtime> runtime_, draft_;
   std::unique_ptr<text::Tokenizer> tokenizer_;
   bool has_template_ = false;
   Result<std::optional<text::ChatTemplate>> chat_ = std::optional<text::ChatTemplate>();

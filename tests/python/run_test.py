@@ -210,7 +210,7 @@ class Tiny(unittest.TestCase):
                 (["-n", "-3"], 2, "-n"), (["-c", "-1"], 2, "-c"), (["-ub", "0"], 2, "-ub"), (["-b", "4", "-ub", "8"], 2, "-ub"), (["--kv-page", "7"], 2, "--kv-page"),
                 (["--kv-page", "0"], 2, "--kv-page"), (["-t", "-2"], 2, "-t"), (["--isa", "mmx"], 2, "mmx"), (["-ctk", "q7_9"], 2, "-ctk"), (["-ctv", "q5_1"], 2, "-ctv"),
                 (["-fa", "maybe"], 2, "-fa"), (["--fusion", "qvk"], 2, "--fusion"), (["--temp", "-1"], 2, "temperature"), (["--top-p", "2"], 2, "top_p"), (["-s", "-5"], 2, "--seed"),
-                (["--logit-bias", "x"], 2, "--logit-bias"), (["--logit-bias", "99999+1"], 2, "99999"), (["--spec", "auto"], 2, "--spec"), (["-n", "many"], 2, "many"),
+                (["--logit-bias", "x"], 2, "--logit-bias"), (["--logit-bias", "99999+1"], 2, "99999"), (["--spec", "sometimes"], 2, "--spec"), (["-n", "many"], 2, "many"),
                 (["--strict", "-ngl", "9"], 1, "-ngl"), (["-cnv", "-no-cnv"], 2, "-cnv")):
             line = self.refused(status, "-p", "a", *arguments)
             self.assertIn(word, line)

@@ -2,6 +2,7 @@
 
     write_tiny_model(path, chat_template=CHATML, context=256, seed=1)
     write_tiny_model(path, architecture="gemma3", kind="Q4_1")   # any family of FAMILIES
+    write_tiny_model(path, silent=40)   # and 40 layers more that add nothing: the same answers, slower
 
 Its answers mean nothing, but they follow from the prompt alone, and random bytes are good company for a detokenizer.
 Needs numpy and the gguf package.
@@ -40,7 +41,7 @@ FAMILIES = ["llama", "qwen2", "qwen3", "qwen3moe", "gemma3", "qwen35"]
 EXPERTS, EXPERTS_USED, EXPERT_FFN = 6, 2, 96
 
 
-def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=False, architecture="llama", kind="F32"):
+def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=False, architecture="llama", kind="F32", silent=0):
     if architecture == "qwen35":
         from qwen35_model import TINY, write_qwen35
 
@@ -52,7 +53,7 @@ def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=Fals
     writer.add_name("tiny")
     writer.add_context_length(context)
     writer.add_embedding_length(WIDTH)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(LAYERS + silent)
     writer.add_feed_forward_length(FFN)
     writer.add_head_count(HEADS)
     writer.add_head_count_kv(KV_HEADS)
@@ -82,6 +83,8 @@ def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=Fals
 
     def matrix(name, *shape):
         values = (random.standard_normal(shape[:-1]) * shape[-1]).astype(np.float32)
+        if name.startswith("blk.") and int(name.split(".")[1]) >= LAYERS and name.endswith(("attn_output.weight", "ffn_down.weight")):
+            values[:] = 0
         if kind == "F32":
             writer.add_tensor(name, values)
         else:
@@ -97,7 +100,7 @@ def write_tiny_model(path, chat_template=None, context=256, seed=1, add_bos=Fals
     matrix("token_embd.weight", len(tokens), WIDTH, 1.0)
     matrix("output.weight", len(tokens), WIDTH, 1.0)
     vector("output_norm.weight", WIDTH)
-    for i in range(LAYERS):
+    for i in range(LAYERS + silent):
         block = f"blk.{i}."
         vector(block + "attn_norm.weight", WIDTH)
         vector(block + "ffn_norm.weight", WIDTH)

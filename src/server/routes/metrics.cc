@@ -94,6 +94,9 @@ Reply Metrics(const Context& context, const Request&) {
   page.Counter("ridge:generation_tokens_total", s.generated_tokens, "Tokens that were generated.");
   page.Counter("ridge:drafts_proposed_total", s.drafts_proposed, "Draft tokens that a step verified.");
   page.Counter("ridge:drafts_accepted_total", s.drafts_accepted, "Draft tokens that were right.");
+  page.Counter("ridge:draft_passes_total", s.draft_passes, "Passes of the draft model.");
+  page.Counter("ridge:draft_failures_total", s.draft_failures,
+               "Steps that went without drafts since the draft model failed.");
   page.Counter("ridge:steps_total", s.steps, "Steps of the engine.");
   page.Counter("ridge:requests_submitted_total", s.submitted, "Sequences taken by the engine.");
   page.Counter("ridge:requests_finished_total", s.finished, "Sequences that ended, however.");

@@ -1,0 +1,82 @@
+#include "speculation_options.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "pull_progress.h"
+
+namespace ridge::app {
+namespace {
+
+constexpr int64_t kDraftRows = 32;  // drafted tokens that a step may verify, of all sequences
+
+}  // namespace
+
+void SpeculationOptions::Add(CLI::App* app) {
+  app->add_option("--spec", speculation_,
+                  fmt::format("speculative decoding: off, lookup (in prompt and answer), draft (by --draft-model), or "
+                              "auto: whatever there is, where it pays (default: {}; auto with --draft-model). The "
+                              "answer is the same with each",
+                              standard_));
+  app->add_option(
+      "--draft-model,--model-draft,--md", draft_model_,
+      "-md: a small model with the same vocabulary that drafts for the first: a file, or a name as with -m");
+}
+
+Result<engine::Speculation> SpeculationOptions::Resolve() const {
+  using engine::Speculation;
+  const std::string& name = !speculation_.empty() ? speculation_ : !draft_model_.empty() ? "auto" : standard_;
+  for (const Speculation s : {Speculation::kOff, Speculation::kLookup, Speculation::kDraft, Speculation::kAuto}) {
+    if (name != engine::Name(s)) continue;
+    if (s == Speculation::kDraft && draft_model_.empty()) {
+      return Fail(Code::kUsage, "drafting needs a draft model")
+          .Where("--spec draft")
+          .Remedy("give one with --draft-model, or use --spec lookup");
+    }
+    if ((s == Speculation::kOff || s == Speculation::kLookup) && !draft_model_.empty()) {
+      return Fail(Code::kUsage, "the draft model would not be used")
+          .Where("--draft-model")
+          .Found("--spec " + name)
+          .Expected("--spec draft or auto");
+    }
+    return s;
+  }
+  return Fail(Code::kUsage, "wrong value").Where("--spec").Found(name).Expected("off, lookup, draft or auto");
+}
+
+Result<SpeculationOptions::Loaded> SpeculationOptions::Load(const ModelOptions& model, LoadNeeds needs,
+                                                            int64_t sequences) const {
+  RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, Resolve());
+  needs.logit_rows = sequences + (speculation == engine::Speculation::kOff ? 0 : kDraftRows);
+  Loaded loaded;
+  if (draft_model_.empty()) {
+    RIDGE_ASSIGN_OR_RETURN(loaded.model, model.Load(needs));
+    return loaded;
+  }
+  RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions draft, model.Check(needs));
+  RIDGE_ASSIGN_OR_RETURN(draft.path, ResolveOrPull(draft_model_));
+  draft.logit_rows = sequences;
+  draft.sequences = 1;
+  draft.kv_bytes.reset();
+  draft.dry_run = true;
+  RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<service::Runtime> planned, service::Runtime::Load(draft));
+  needs.draft = planned.get();
+  RIDGE_ASSIGN_OR_RETURN(loaded.model, model.Load(needs));
+  draft.dry_run = false;
+  draft.chunk_tokens = loaded.model->chunk_tokens();
+  draft.context_tokens = loaded.model->context_tokens();
+  draft.kv_bytes = planned->memory().kv_page_bytes * static_cast<uint64_t>(loaded.model->state_options().n_pages);
+  RIDGE_ASSIGN_OR_RETURN(loaded.draft, service::Runtime::Load(draft));
+  for (const std::string& note : loaded.draft->notes()) Note("draft model: " + note);
+  return loaded;
+}
+
+Json SpeculationOptions::ConfigJson(const service::Runtime* draft) const {
+  const auto speculation = Resolve();
+  return {{"speculation", std::string(engine::Name(speculation.value_or(engine::Speculation::kOff)))},
+          {"draft_model", draft == nullptr ? Json(nullptr) : Json(draft->model().file().path())},
+          {"draft_kv_bytes", draft == nullptr ? Json(nullptr) : Json(draft->memory().kv_bytes)}};
+}
+
+}  // namespace ridge::app

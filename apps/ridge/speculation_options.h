@@ -1,0 +1,40 @@
+// Flags of speculative decoding, and loading a model with the one that drafts for it.
+//
+//   SpeculationOptions options("auto");   options.Add(app);
+//   RIDGE_ASSIGN_OR_RETURN(Loaded loaded, options.Load(model_options, needs, /*sequences=*/8));
+//   Service::Create(std::move(loaded.model), {...}, std::move(loaded.draft));
+//
+// Guarantees: a flag does what it says or is refused by name, before a weight is read.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "engine/request.h"
+#include "model_options.h"
+#include "service/runtime.h"
+
+namespace ridge::app {
+
+class SpeculationOptions {
+ public:
+  struct Loaded {
+    std::unique_ptr<service::Runtime> model, draft;  // draft: null without a draft model
+  };
+
+  // standard: the value of --spec that holds when neither flag is given; with a draft model it is auto.
+  explicit SpeculationOptions(std::string standard) : standard_(std::move(standard)) {}
+  void Add(CLI::App* app);
+
+  // Errors: kUsage for a wrong value, and for flags that contradict each other.
+  Result<engine::Speculation> Resolve() const;
+  // Adds what drafts need to the needs of `sequences` that run at once, and loads.
+  Result<Loaded> Load(const ModelOptions& model, LoadNeeds needs, int64_t sequences) const;
+
+  Json ConfigJson(const service::Runtime* draft) const;
+
+ private:
+  std::string standard_, speculation_, draft_model_;
+};
+
+}  // namespace ridge::app
