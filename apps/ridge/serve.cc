@@ -7,6 +7,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/atomic_file.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "model_options.h"
@@ -26,7 +27,7 @@ struct Options {
   server::ServerOptions server;
   int64_t running = 8, waiting = 1024;
   SpeculationOptions speculation{"auto"};
-  std::string kv_memory, alias;
+  std::string kv_memory, alias, prefix_cache_file;
   bool no_prefix_cache = false, embeddings = false;
 };
 
@@ -35,6 +36,53 @@ std::string ModelId(const Options& o, const std::string& path) {
   if (!o.alias.empty()) return o.alias;
   const std::string& typed = o.model.model();
   return typed == path ? std::filesystem::path(path).stem().string() : typed;
+}
+
+// Refuses a file that could never be written, before the model is loaded.
+Status CheckCacheFile(const Options& o) {
+  if (o.prefix_cache_file.empty()) return {};
+  if (o.no_prefix_cache || o.embeddings) {
+    return Fail(Code::kUsage, "there is no prefix cache to keep")
+        .Where("--prefix-cache-file")
+        .Found(o.embeddings ? "--embeddings" : "--no-prefix-cache");
+  }
+  auto file = AtomicFile::Create(o.prefix_cache_file);
+  if (!file) return std::unexpected(std::move(file).error());
+  return {};
+}
+
+// What is wrong with a file is said, and the cache starts empty.
+Json RestoreCache(const Options& o, Service& service) {
+  Json told = {{"path", o.prefix_cache_file}, {"pages", 0}, {"tokens", 0}, {"reason", nullptr}};
+  const auto restored = service.RestoreCache(o.prefix_cache_file);
+  if (!restored) {
+    const Error& error = restored.error();
+    const std::string why = error.code == Code::kNotFound ? "there is no such file yet" : error.Message();
+    told["reason"] = why;
+    Note(fmt::format("the prefix cache starts empty: {}", why));
+    return told;
+  }
+  told["pages"] = restored->pages;
+  told["tokens"] = restored->tokens;
+  Note(fmt::format("prefix cache of {} tokens restored from {} in {:.0f} ms{}", restored->tokens, o.prefix_cache_file,
+                   restored->ms,
+                   restored->pages_left_out > 0
+                       ? fmt::format("; {} pages that were used least recently did not fit", restored->pages_left_out)
+                       : ""));
+  if (restored->pages_left_out > 0) told["reason"] = fmt::format("{} pages did not fit", restored->pages_left_out);
+  return told;
+}
+
+Status SaveCache(const Options& o, Service& service) {
+  const auto saved = service.SaveCache(o.prefix_cache_file);
+  if (!saved) return std::unexpected(saved.error());
+  if (saved->pages == 0) {
+    Note("the prefix cache is empty, nothing was saved");
+  } else {
+    Note(fmt::format("prefix cache of {} tokens saved to {} ({:.0f} MiB) in {:.0f} ms", saved->tokens,
+                     o.prefix_cache_file, static_cast<double>(saved->bytes) / (1 << 20), saved->ms));
+  }
+  return {};
 }
 
 Status Serve(const Options& o, Output& out) {
@@ -53,6 +101,7 @@ Status Serve(const Options& o, Output& out) {
     RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));
   }
   RIDGE_RETURN_IF_ERROR(o.model.Check(needs));
+  RIDGE_RETURN_IF_ERROR(CheckCacheFile(o));
   // Before the model is loaded, so that a taken port is known at once. Destroyed last: see Server.
   RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Listen(o.server));
   if (!out.json) Note(fmt::format("{}: loading {}", server->url(), o.model.model()));
@@ -62,7 +111,13 @@ Status Serve(const Options& o, Output& out) {
   const bool embeddings = runtime->model().output() == model::ModelOutput::kEmbeddings;
   std::unique_ptr<Service> service;
   std::unique_ptr<service::Embedder> embedder;
+  Json cache_file = nullptr;
   if (embeddings) {
+    if (!o.prefix_cache_file.empty()) {
+      return Fail(Code::kUsage, "there is no prefix cache to keep")
+          .Where("--prefix-cache-file")
+          .Found("a model that gives embeddings");
+    }
     RIDGE_ASSIGN_OR_RETURN(embedder, service::Embedder::Create(std::move(runtime)));
   } else {
     if (o.running > runtime->chunk_tokens()) {
@@ -77,6 +132,7 @@ Status Serve(const Options& o, Output& out) {
                                                      .prefix_cache = !o.no_prefix_cache,
                                                      .resident_pool = true},
                                                     std::move(models.draft)));
+    if (!o.prefix_cache_file.empty()) cache_file = RestoreCache(o, *service);
   }
   server->Open(
       {.service = service.get(),
@@ -95,6 +151,7 @@ Status Serve(const Options& o, Output& out) {
       config["max_running"] = o.running;
       config["max_waiting"] = o.waiting;
       config["prefix_cache"] = !o.no_prefix_cache;
+      config["prefix_cache_file"] = cache_file;
       config.update(o.speculation.ConfigJson(service->draft()));
       config["kv_pages_reason"] = loaded.pages_reason();
     }
@@ -117,6 +174,7 @@ Status Serve(const Options& o, Output& out) {
       break;
     case Server::End::kInterrupted: return Fail(Code::kCancelled, "interrupted");
   }
+  if (!o.prefix_cache_file.empty()) return SaveCache(o, *service);
   return {};
 }
 
@@ -146,6 +204,8 @@ void AddServe(CLI::App& root, Invocation& invocation) {
   app->add_option("--kv-memory", options->kv_memory,
                   "size of the KV pool, such as 512MiB (default: room for -np requests of -c tokens, or less where "
                   "memory is short)");
+  app->add_option("--prefix-cache-file", options->prefix_cache_file,
+                  "file that keeps the prefix cache over restarts: read at the start, written at the end in order");
   app->add_flag("--no-prefix-cache", options->no_prefix_cache, "compute every prompt in full");
   options->speculation.Add(app);
   app->add_flag("--embeddings", options->embeddings, "serve embeddings instead of text (encoders always do)");

@@ -76,6 +76,12 @@ class StateStore {
   virtual size_t scratch_bytes() const { return 0; }  // what attention needs beside them
   // Page `to` becomes what page `from` is. Not while a step runs.
   virtual void CopyPage(int32_t from, int32_t to) = 0;
+  // What a page or a slot holds, as bytes that mean the same in another process with the same graph, the same options and an equal
+  // bytes_version(). Not while a step runs.
+  virtual uint32_t bytes_version() const { return 0; }
+  virtual size_t page_bytes() const = 0;
+  virtual void ReadPage(int32_t page, std::span<std::byte> bytes) const = 0;  // [page_bytes]
+  virtual void WritePage(int32_t page, std::span<const std::byte> bytes) = 0;
 
   // A slot holds what all recurrent layers keep of one sequence. 0 where the model has none; then there are no slots to name.
   virtual size_t slot_bytes() const { return 0; }
@@ -84,6 +90,8 @@ class StateStore {
   virtual void ClearSlot(int32_t /*slot*/) {}
   // A checkpoint, or the way back to one: `to` becomes what `from` is. Slots are those of 0 .. n_slots.
   virtual void CopySlot(int32_t /*from*/, int32_t /*to*/) {}
+  virtual void ReadSlot(int32_t /*slot*/, std::span<std::byte> /*bytes*/) const {}  // [slot_bytes]
+  virtual void WriteSlot(int32_t /*slot*/, int64_t /*tokens*/, std::span<const std::byte> /*bytes*/) {}
 };
 
 // A checkpoint on the way: `slot` becomes the state after `tokens` tokens of a sequence of the step.

@@ -67,7 +67,7 @@ std::string TempName(const std::string& target) {
 
 }  // namespace
 
-Result<AtomicFile> AtomicFile::Create(const std::string& path) {
+Result<AtomicFile> AtomicFile::Create(const std::string& path, unsigned mode) {
   AtomicFile file;
   file.path_ = path;
   file.target_ = path;
@@ -86,10 +86,10 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path) {
     return Fail(Code::kInvalidArgument, "output has no file name").Where(path).Expected("the path of a file");
   }
   const std::string folder = FolderOf(file.target_);
-  file.fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+  file.fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
   if (file.fd_ < 0 && errno != ENOENT && errno != EACCES && errno != EROFS && errno != EMFILE && errno != ENFILE) {
     file.temp_ = TempName(file.target_);
-    file.fd_ = ::open(file.temp_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0666);
+    file.fd_ = ::open(file.temp_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
     if (file.fd_ < 0) file.temp_.clear();
   }
   if (file.fd_ < 0) return std::unexpected(FromErrno(errno, "cannot create file", path));

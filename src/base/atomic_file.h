@@ -23,7 +23,8 @@ namespace ridge {
 class AtomicFile {
  public:
   // Errors: kInvalidArgument (not a regular file), kNotFound (no such folder), kPermissionDenied, kResourceExhausted.
-  static Result<AtomicFile> Create(const std::string& path);
+  // mode: who may read and write it, less the process's umask.
+  static Result<AtomicFile> Create(const std::string& path, unsigned mode = 0666);
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;

@@ -46,8 +46,10 @@ PrefixCache::PrefixCache(PagePool* pool, int32_t page_tokens, int64_t max_pages)
   RIDGE_CHECK(pool != nullptr && page_tokens >= 1 && max_pages >= 0);
 }
 
-PrefixCache::~PrefixCache() {
-  // Leaf by leaf: a tree as deep as a context is long must not be destroyed by recursion.
+PrefixCache::~PrefixCache() { Clear(); }
+
+// Leaf by leaf: a tree as deep as a context is long must not be destroyed by recursion.
+void PrefixCache::Clear() {
   while (!leaves_.empty()) RemoveLeaf(leaves_.begin()->second);
 }
 
@@ -56,7 +58,7 @@ PrefixCache::Cursor PrefixCache::Enter(std::string_view root) {
   if (at == roots_.end()) {
     auto node = std::make_unique<Node>();
     node->name = std::string(root);
-    node->hash = Mix(0, std::hash<std::string_view>()(root));
+    node->hash = RootHash(root);
     at = roots_.emplace(node->name, std::move(node)).first;
   }
   at->second->entered++;
@@ -162,8 +164,7 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const TokenId> 
   Node* raw = node.get();
   raw->parent = parent;
   raw->page = page;
-  raw->hash = parent->hash;
-  for (const TokenId token : tokens) raw->hash = Mix(raw->hash, static_cast<uint64_t>(token));
+  raw->hash = HashOf(parent->hash, tokens);
   if (parent->parent != nullptr && parent->children.empty()) leaves_.erase(parent->last_use);
   raw->self = parent->children.emplace(Tokens(tokens.begin(), tokens.end()), std::move(node)).first;
   raw->last_use = ++clock_;
@@ -234,6 +235,20 @@ bool PrefixCache::InsertPartial(const Cursor& cursor, std::span<const TokenId> t
   return true;
 }
 
+uint64_t PrefixCache::RootHash(std::string_view name) { return Mix(0, std::hash<std::string_view>()(name)); }
+
+uint64_t PrefixCache::HashOf(uint64_t before, std::span<const TokenId> tokens) {
+  for (const TokenId token : tokens) before = Mix(before, static_cast<uint64_t>(token));
+  return before;
+}
+
+void PrefixCache::RememberGone(uint64_t hash) {
+  if (ghosts_[hash]++ == 0) ghost_order_.push_back(hash);
+  if (ghost_order_.size() <= kGhosts) return;
+  ghosts_.erase(ghost_order_.front());
+  ghost_order_.pop_front();
+}
+
 int64_t PrefixCache::Evict(int64_t n) {
   int64_t freed = 0;
   const uint64_t begin = clock_;
@@ -243,11 +258,7 @@ int64_t PrefixCache::Evict(int64_t n) {
       Stamp(leaf);  // in use: as recent as can be
       continue;
     }
-    if (ghosts_[leaf->hash]++ == 0) ghost_order_.push_back(leaf->hash);
-    if (ghost_order_.size() > kGhosts) {
-      ghosts_.erase(ghost_order_.front());
-      ghost_order_.pop_front();
-    }
+    RememberGone(leaf->hash);
     RemoveLeaf(leaf);
     evicted_pages_++;
     freed++;

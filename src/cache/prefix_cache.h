@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +30,7 @@
 #include "base/token_id.h"
 #include "cache/page_pool.h"
 #include "cache/page_table.h"
+#include "cache/saved_tree.h"
 #include "cache/slot_pool.h"
 
 namespace ridge::cache {
@@ -107,6 +109,19 @@ class PrefixCache {
   int64_t states() const { return static_cast<int64_t>(states_.size()); }
   std::vector<int32_t> StateSlots() const;  // of all checkpoints
 
+  // All that is in the cache, but for the roots that `leave_out` names.
+  SavedTree Export(const std::function<bool(std::string_view root)>& leave_out) const;
+  // Where each page and checkpoint of a tree now lives; kNoPage and kNoSlot: there was no room for it, those used least recently first.
+  struct Imported {
+    std::vector<PageId> pages;   // by node
+    std::vector<int32_t> slots;  // by checkpoint
+  };
+  // Takes a tree over, with pages and slots that are free and whose contents are the caller's to fill. Into an empty cache, while nobody has
+  // entered. Errors: kInvalidData for what is no tree of this cache; then nothing is kept.
+  Result<Imported> Import(const SavedTree& tree);
+  // Gives up everything. Nobody may have entered.
+  void Clear();
+
   // Gives up at most n pages that no sequence holds, the least recently used first. Returns how many; less than n: there are no more.
   int64_t Evict(int64_t n);
 
@@ -140,6 +155,12 @@ class PrefixCache {
   void DropPrefixOf(Node* node);
   void Stamp(Node* node);
   void ForgetRoot(Node* root);
+  void RememberGone(uint64_t hash);
+  static uint64_t RootHash(std::string_view name);
+  static uint64_t HashOf(uint64_t before, std::span<const TokenId> tokens);
+  Status ImportNodes(const SavedTree& tree, const std::vector<bool>& wanted, Imported& imported,
+                     std::vector<Node*>& nodes);
+  Status ImportStates(const SavedTree& tree, const std::vector<Node*>& nodes, Imported& imported);
   std::span<const TokenId> PageOf(std::span<const TokenId> tokens, int64_t page) const;
 
   PagePool* pool_;

@@ -196,7 +196,7 @@ Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence
       sequence->id = next_id_++;
       if (sequences.size() > 1 &&
           !sequence->cache_root) {  // the answers of a group share their prompt, with nobody else
-        sequence->cache_root = "group:" + std::to_string(tickets.empty() ? sequence->id : tickets.front().id);
+        sequence->cache_root = std::string(kGroupRoot) + std::to_string(tickets.empty() ? sequence->id : tickets.front().id);
         sequence->ephemeral_root = true;
       }
       tickets.push_back({sequence->id, sequence->work->outbox});
@@ -272,19 +272,22 @@ void Engine::Cancel(RequestId id) {
 
 bool Engine::TakeMail() {
   std::vector<RequestId> cancels;
+  std::vector<std::function<void()>> tasks;
   bool stop = false;
   {
     std::unique_lock lock(mutex_);
-    mail_.wait(lock, [&] { return stop_ || !inbox_.empty() || !cancels_.empty() || !scheduler_.idle(); });
+    mail_.wait(lock, [&] { return stop_ || !inbox_.empty() || !cancels_.empty() || !tasks_.empty() || !scheduler_.idle(); });
     for (auto& sequence : inbox_) {
       if (sequence->work->deadline) deadlines_.emplace(*sequence->work->deadline, sequence->id);
       scheduler_.Add(std::move(sequence));
     }
     inbox_.clear();
     cancels.swap(cancels_);
+    tasks.swap(tasks_);
     stop = stop_;
   }
   for (const RequestId id : stop ? scheduler_.Ids() : cancels) Finish(id, FinishReason::kCancelled);
+  for (const auto& task : tasks) task();
   if (!deadlines_.empty() && !stop) EndLate();
   return !stop;
 }

@@ -11,6 +11,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -20,6 +21,7 @@
 #include "backend/backend.h"
 #include "base/result.h"
 #include "cache/page_pool.h"
+#include "engine/cache_file.h"
 #include "engine/drafter.h"
 #include "engine/outbox.h"
 #include "engine/request.h"
@@ -52,10 +54,21 @@ struct StepTimes {
   std::optional<double> alone_ms;
 };
 
+// What a file of the prefix cache gave or took.
+struct SavedCache {
+  int64_t pages = 0, tokens = 0, states = 0;
+  int64_t pages_left_out = 0;  // for which there was no room
+  uint64_t bytes = 0;          // of the file; 0: none was written
+  double ms = 0;
+};
+
 struct Ticket {
   RequestId id = 0;
   std::shared_ptr<Outbox> outbox;  // shared: either side may go first
 };
+
+// Roots of groups that share nothing with others begin so; all others with a number.
+inline constexpr std::string_view kGroupRoot = "group:";
 
 class Engine {
  public:
@@ -74,6 +87,14 @@ class Engine {
 
   // Thread-safe; never waits for a step.
   EngineStats Stats() const;
+
+  // Writes what the prefix cache holds to a file, and takes it over from one, between two steps: requests wait meanwhile. key says what pages
+  // depend on beside their tokens and the settings of the engine. Thread-safe; not beside the destructor.
+  // Nothing cached: nothing is written. Errors: those of WriteCacheFile.
+  Result<SavedCache> SaveCache(const std::string& path, const CacheKey& key);
+  // Before the first request. All of the file that there is room for, the latest first, or nothing. One page is computed again to see that
+  // this program still gives the same bits. Errors: those of CacheFile; kUnsupported (other bits), kInvalidArgument (the cache is off or in use).
+  Result<SavedCache> RestoreCache(const std::string& path, const CacheKey& key);
 
   size_t state_bytes() const { return state_->size_bytes(); }
   size_t draft_state_bytes() const { return drafter_ ? drafter_->state_bytes() : 0; }
@@ -94,6 +115,12 @@ class Engine {
   void Count(const Chunk& chunk);
   bool Sample(Sequence& sequence, int64_t row, double step_ms);
   void Verify(const Chunk& chunk, int64_t row, double step_ms);
+  // cache_saving.cc
+  void BetweenSteps(const std::function<void()>& task);
+  Result<SavedCache> SaveNow(const std::string& path, const CacheKey& key) const;
+  Result<SavedCache> RestoreNow(const std::string& path, const CacheKey& key);
+  Status CheckBits(const CacheFile& file);
+  Status FillRestored(const CacheFile& file, const cache::PrefixCache::Imported& places);
   void Finish(RequestId id, FinishReason reason, std::optional<Error> error = std::nullopt);
 
   EngineOptions options_;
@@ -116,6 +143,7 @@ class Engine {
   std::condition_variable mail_;
   std::deque<std::unique_ptr<Sequence>> inbox_;
   std::vector<RequestId> cancels_;
+  std::vector<std::function<void()>> tasks_;  // for the engine's thread, after the cancels
   RequestId next_id_ = 1;
   uint64_t submitted_ = 0, prompt_tokens_submitted_ = 0;
   size_t not_begun_ = 0;  // in the inbox, or waiting in the scheduler for the first time

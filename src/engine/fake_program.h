@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <cstring>
 #include <thread>
 #include <vector>
 
@@ -34,6 +35,19 @@ class FakeState : public backend::StateStore {
     states.at(static_cast<size_t>(to)) = states.at(static_cast<size_t>(from));
   }
   const backend::StateOptions& options() const override { return options_; }
+  void ReadSlot(int32_t slot, std::span<std::byte> bytes) const override {
+    std::memcpy(bytes.data(), &states.at(static_cast<size_t>(slot)), bytes.size());
+  }
+  void WriteSlot(int32_t slot, int64_t /*tokens*/, std::span<const std::byte> bytes) override {
+    std::memcpy(&states.at(static_cast<size_t>(slot)), bytes.data(), bytes.size());
+  }
+  size_t page_bytes() const override { return static_cast<size_t>(options_.page_tokens) * sizeof(TokenId); }
+  void ReadPage(int32_t page, std::span<std::byte> bytes) const override {
+    std::memcpy(bytes.data(), &slots.at(static_cast<size_t>(page * options_.page_tokens)), bytes.size());
+  }
+  void WritePage(int32_t page, std::span<const std::byte> bytes) override {
+    std::memcpy(&slots.at(static_cast<size_t>(page * options_.page_tokens)), bytes.data(), bytes.size());
+  }
   size_t size_bytes() const override { return slots.size() * sizeof(TokenId); }
   void CopyPage(int32_t from, int32_t to) override {
     for (int64_t i = 0; i < options_.page_tokens; i++)

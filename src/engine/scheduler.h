@@ -120,6 +120,7 @@ class Scheduler {
   bool idle() const { return waiting_.empty() && running_.empty(); }
   int64_t preemptions() const { return preemptions_; }
   const cache::PrefixCache& cache() const { return cache_; }
+  cache::PrefixCache& cache() { return cache_; }
   std::vector<RequestId> Ids() const;  // running, then waiting
 
   // Proves the guarantees that hold between calls. Errors: kInternal.

@@ -8,6 +8,7 @@
 
 #include "base/topology.h"
 #include "gguf/gguf.h"
+#include "service/cache_key.h"
 #include "service/draft_model.h"
 #include "service/guard.h"
 
@@ -242,6 +243,16 @@ Error Service::BlameMessage(Error error, const TextRequest& request) const {
   }
   if (longest_tokens > 0) error.where = fmt::format("messages[{}] is the longest, {} tokens", longest, longest_tokens);
   return error;
+}
+
+Result<engine::SavedCache> Service::SaveCache(const std::string& path) {
+  if (cache_key_.empty()) cache_key_ = CacheKeyOf(*runtime_);
+  return engine_->SaveCache(path, cache_key_);
+}
+
+Result<engine::SavedCache> Service::RestoreCache(const std::string& path) {
+  if (cache_key_.empty()) cache_key_ = CacheKeyOf(*runtime_);
+  return engine_->RestoreCache(path, cache_key_);
 }
 
 Result<std::unique_ptr<TextStream>> Service::Submit(const TextRequest& request) {

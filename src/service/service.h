@@ -128,6 +128,10 @@ class Service {
 
   engine::EngineStats Stats() const { return engine_->Stats(); }
 
+  // The prefix cache in a file (docs/engine.md): see Engine. Both read the whole model file once, to know it again.
+  Result<engine::SavedCache> SaveCache(const std::string& path);
+  Result<engine::SavedCache> RestoreCache(const std::string& path);
+
   bool has_template() const { return has_template_; }
   const Runtime& runtime() const { return *runtime_; }
   const Runtime* draft() const { return draft_.get(); }  // null: no draft model
@@ -147,6 +151,7 @@ class Service {
   Result<std::optional<text::ChatTemplate>> chat_ = std::optional<text::ChatTemplate>();
   std::vector<TokenId> end_tokens_;
   double create_ms_ = 0;
+  engine::CacheKey cache_key_;              // set when it is first needed
   std::unique_ptr<engine::Engine> engine_;  // last: it uses the runtime's program
 };
 

@@ -94,6 +94,53 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
   return state;
 }
 
+template <class Piece>
+void PagedState::ForEachPiece(int32_t page, Piece piece) const {
+  RIDGE_CHECK(page >= 0 && page < options_.n_pages);
+  for (const Layer& layer : layers_) {
+    for (int64_t head = 0; head < layer.kv_heads; head++)
+      piece(layer.k + head * layer.k_head_bytes + page * layer.k_page_bytes, static_cast<size_t>(layer.k_page_bytes));
+    for (int64_t head = 0; head < layer.kv_heads; head++)
+      piece(layer.v + head * layer.v_head_bytes + page * layer.v_page_bytes, static_cast<size_t>(layer.v_page_bytes));
+  }
+}
+
+size_t PagedState::page_bytes() const {
+  size_t bytes = 0;
+  for (const Layer& layer : layers_)
+    bytes += static_cast<size_t>(layer.kv_heads * (layer.k_page_bytes + layer.v_page_bytes));
+  return bytes;
+}
+
+void PagedState::ReadPage(int32_t page, std::span<std::byte> bytes) const {
+  RIDGE_CHECK(bytes.size() == page_bytes());
+  std::byte* to = bytes.data();
+  ForEachPiece(page, [&](const uint8_t* from, size_t n) {
+    std::memcpy(to, from, n);
+    to += n;
+  });
+}
+
+void PagedState::WritePage(int32_t page, std::span<const std::byte> bytes) {
+  RIDGE_CHECK(bytes.size() == page_bytes());
+  const std::byte* from = bytes.data();
+  ForEachPiece(page, [&](uint8_t* to, size_t n) {
+    std::memcpy(to, from, n);
+    from += n;
+  });
+}
+
+void PagedState::ReadSlot(int32_t slot, std::span<std::byte> bytes) const {
+  RIDGE_CHECK(slot >= 0 && slot < n_slots() && bytes.size() == slot_bytes());
+  std::memcpy(bytes.data(), slots_.As<float>() + slot * slot_floats_, slot_bytes());
+}
+
+void PagedState::WriteSlot(int32_t slot, int64_t tokens, std::span<const std::byte> bytes) {
+  RIDGE_CHECK(slot >= 0 && slot < n_slots() && bytes.size() == slot_bytes());
+  std::memcpy(slots_.As<float>() + slot * slot_floats_, bytes.data(), slot_bytes());
+  slot_tokens_[static_cast<size_t>(slot)] = tokens;
+}
+
 void PagedState::CopyPage(int32_t from, int32_t to) {
   RIDGE_CHECK(from >= 0 && from < options_.n_pages && to >= 0 && to < options_.n_pages);
   if (from == to) return;

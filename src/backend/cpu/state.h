@@ -21,10 +21,17 @@ class PagedState : public backend::StateStore {
   size_t size_bytes() const override { return memory_.size_bytes() + slots_.size_bytes(); }
   size_t scratch_bytes() const override { return parts_.size_bytes() + full_.size_bytes(); }
   void CopyPage(int32_t from, int32_t to) override;
+  // Raise it when bytes of a tile or of a slot change their meaning: pages saved before are then refused.
+  uint32_t bytes_version() const override { return 1; }
+  size_t page_bytes() const override;
+  void ReadPage(int32_t page, std::span<std::byte> bytes) const override;
+  void WritePage(int32_t page, std::span<const std::byte> bytes) override;
   size_t slot_bytes() const override { return static_cast<size_t>(slot_floats_) * sizeof(float); }
   int64_t slot_tokens(int32_t slot) const override { return slot_tokens_[static_cast<size_t>(slot)]; }
   void ClearSlot(int32_t slot) override;
   void CopySlot(int32_t from, int32_t to) override;
+  void ReadSlot(int32_t slot, std::span<std::byte> bytes) const override;
+  void WriteSlot(int32_t slot, int64_t tokens, std::span<const std::byte> bytes) override;
 
   int64_t n_slots() const { return static_cast<int64_t>(slot_tokens_.size()); }
   void SetSlotTokens(int32_t slot, int64_t tokens) { slot_tokens_[static_cast<size_t>(slot)] = tokens; }
@@ -60,6 +67,8 @@ class PagedState : public backend::StateStore {
     int64_t conv = 0, matrices = 0;  // floats from the start of a slot
   };
   Status CreateSlots(const graph::Graph& graph);
+  template <class Piece>
+  void ForEachPiece(int32_t page, Piece piece) const;  // piece(its first byte, its bytes), in the order of page_bytes
 
   std::vector<StateOffsets> state_offsets_;  // by recurrent layer
   int64_t slot_floats_ = 0;
