@@ -3,7 +3,8 @@
 
   A module includes only itself and modules of a lower rank; modules of one rank know nothing of each other; nobody includes lab;
   nobody in src/ includes apps, tests, bench, fuzz. What a module includes it names in its DEPS, and it names nothing that it does
-  not include. Files of src/backend/cpu/kernels are compiled with -m flags of one ISA each: an inline function of a common header
+  not include. The public headers, include/ridge, are service's: they include the standard library, each other and, in result.h, base/result.h,
+  which is installed in its place; nobody else in src/ includes them. Files of src/backend/cpu/kernels are compiled with -m flags of one ISA each: an inline function of a common header
   would be compiled there for that ISA, and the linker might keep that copy for all callers, so these files include next to nothing.
 
 `--self-test` breaks each rule in a scratch tree and sees it reported.
@@ -20,6 +21,8 @@ RANKS = {
 }
 LEAVES = ("apps", "tests", "bench", "fuzz", "tools", "examples", "web")
 KERNELS = "backend/cpu/kernels/"
+PUBLIC, PUBLIC_OWNER = "ridge/", "service"
+PUBLIC_FROM_SRC = {("include/ridge/result.h", "base/result.h")}
 KERNEL_SYSTEM = {
     "immintrin.h", "arm_neon.h", "stdint.h", "cstdint", "string.h", "cstring", "math.h", "cmath", "stddef.h", "cstddef",
 }
@@ -68,6 +71,13 @@ def is_test(path):
     return path.endswith("_test.cc")
 
 
+def check_public(path, line, name, quoted):
+    """A header that is installed: it may need nothing that is not."""
+    if not quoted and "/" not in name or quoted and name.startswith(PUBLIC) or (path, name) in PUBLIC_FROM_SRC:
+        return None
+    return f"{path}:{line}: {name} in a public header; allowed: the standard library and include/ridge"
+
+
 def check_kernel(path, line, name, quoted, root):
     """A file that is compiled for one ISA."""
     if not quoted:
@@ -105,7 +115,12 @@ def check(root):
                 continue
             first = name.split("/")[0]
             target = module_of(name)
-            if first in LEAVES and "/" in name and os.path.isdir(os.path.join(root, first)):
+            if name.startswith(PUBLIC):
+                if owner != PUBLIC_OWNER:
+                    wrong.append(f"{path}:{line}: includes {name}; only {PUBLIC_OWNER} knows the public headers")
+                elif not os.path.exists(os.path.join(root, "include", name)):
+                    wrong.append(f"{path}:{line}: \"{name}\" does not exist")
+            elif first in LEAVES and "/" in name and os.path.isdir(os.path.join(root, first)):
                 wrong.append(f"{path}:{line}: includes {name}; src/ knows nothing of {first}/")
             elif target is None:
                 if quoted:
@@ -126,6 +141,8 @@ def check(root):
             wrong.append(f"src/CMakeLists.txt: {module} names {name} in DEPS and includes nothing of it")
     for module in sorted(have_code - set(deps)):
         wrong.append(f"src/{module}: has code and no ridge_module line in src/CMakeLists.txt")
+    for path in sources(root, "include"):
+        wrong += [check_public(path, line, name, quoted) for line, name, quoted in includes(os.path.join(root, path))]
     for top in LEAVES:
         for path in sources(root, top):
             for line, name, _ in includes(os.path.join(root, path)):
@@ -139,7 +156,10 @@ def self_test():
     good = {
         "src/CMakeLists.txt": "ridge_module(base)\nridge_module(quant DEPS base)\nridge_module(cache DEPS base)\n"
                               "ridge_module(gguf DEPS base quant LIBS z)\nridge_module(graph DEPS base)\nridge_module(backend DEPS base graph)\n"
-                              "ridge_module(lab DEPS base)\nridge_module(server DEPS base)\n",
+                              "ridge_module(lab DEPS base)\nridge_module(service DEPS base)\nridge_module(server DEPS base)\n",
+        "include/ridge/ridge.h": '#include <string>\n#include "ridge/result.h"\n',
+        "include/ridge/result.h": '#include "base/result.h"\n',
+        "src/service/api.cc": '#include "ridge/ridge.h"\n#include "base/a.h"\n',
         "src/base/a.h": "#include <string>\n",
         "src/quant/q.cc": '#include "base/a.h"\n',
         "src/cache/c.h": '#include "base/a.h"\n',
@@ -156,6 +176,10 @@ def self_test():
         "apps/ridge/main.cc": '#include "lab/l.h"\n#include "base/a.h"\n',
     }
     bad = {
+        "a public header that needs one of src": ("include/ridge/ridge.h", '#include "base/a.h"\n', {}, "in a public header"),
+        "a public header that needs a package": ("include/ridge/ridge.h", "#include <fmt/format.h>\n", {}, "in a public header"),
+        "a public header inside": ("src/server/s.cc", '#include "base/a.h"\n#include "ridge/ridge.h"\n', {}, "only service knows"),
+        "a public header that is not there": ("src/service/api.cc", '#include "base/a.h"\n#include "ridge/none.h"\n', {}, "does not exist"),
         "a higher rank": ("src/base/b.cc", '#include "gguf/g.h"\n', {"src/gguf/g.h": ""}, "only lower ranks"),
         "the same rank": ("src/quant/q.cc", '#include "base/a.h"\n#include "cache/c.h"\n', {}, "only lower ranks"),
         "lab": ("src/server/s.cc", '#include "base/a.h"\n#include "lab/l.h"\n', {}, "nobody includes lab"),

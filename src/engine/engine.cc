@@ -348,6 +348,7 @@ void Engine::Step() {
   counts_.last_step = end;
   counts_.steps++;
   const std::vector<Chunk> chunks = plan.chunks;  // Finish ends the plan's life
+  const int64_t step_tokens = plan.tokens, step_rows = plan.logit_rows;
   if (!ran) {
     for (const Chunk& chunk : chunks) Finish(chunk.sequence->id, FinishReason::kFailed, ran.error());
     return;
@@ -357,6 +358,9 @@ void Engine::Step() {
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = *chunk.sequence;
     Count(chunk);
+    sequence.work->summary.bytes_read +=
+        options_.bytes.Share(static_cast<int64_t>(chunk.tokens.size() + chunk.drafts.size()), chunk.logit_rows(),
+                             chunk.begin, step_tokens, step_rows);
     if (sequence.generated() == 0) {
       sequence.work->summary.prompt_ms += step_ms;
       sequence.work->summary.prompt_chunks++;

@@ -28,6 +28,7 @@
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 #include "engine/stats.h"
+#include "engine/step_bytes.h"
 
 namespace ridge::engine {
 
@@ -42,6 +43,7 @@ struct EngineOptions {
   bool check_each_step = false;  // proves the integrity of scheduler, pages and cache after each step: for tests
   int64_t checkpoints = 16;  // of recurrent models: points from which the prefix cache can go on, each a slot of state
   backend::StateOptions state;
+  StepBytes bytes = {};  // for Summary::bytes_read
   // A second model that drafts; borrowed, used by the engine alone. Its KV takes as many pages of as many tokens as the first model's.
   backend::Program* draft_program = nullptr;
   int64_t draft_vocab = 0;        // logits of a row of it; equal ids are equal tokens

@@ -87,7 +87,8 @@ struct Summary {
   std::optional<double> speculation_gain = {};
   int64_t kv_pages = 0;  // held at the end
   int64_t computed_tokens =
-      0;  // all that went through the model, repetition after preemption and refused drafts included
+      0;                  // all that went through the model, repetition after preemption and refused drafts included
+  double bytes_read = 0;  // see StepBytes
   Clock::time_point at;
 };
 

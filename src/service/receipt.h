@@ -33,6 +33,7 @@ struct Receipt {
   int64_t decode_steps = 0;                // those behind predicted_ms
   double draft_ms = 0;                     // of predicted_ms, in the draft model
   std::optional<double> speculation_gain;  // see engine::Summary; nothing where nothing was drafted
+  double bytes_read = 0;                   // see engine::StepBytes
   double total_ms = 0;                     // from Submit to the end of the engine's work
 
   // Computed tokens over computing time.

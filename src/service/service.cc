@@ -6,8 +6,11 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "backend/probe.h"
 #include "base/topology.h"
 #include "gguf/gguf.h"
+#include "graph/graph.h"
+#include "quant/quant.h"
 #include "service/cache_key.h"
 #include "service/draft_model.h"
 #include "service/guard.h"
@@ -28,6 +31,37 @@ double MsSince(Clock::time_point begin) {
 std::optional<std::string> PieceOf(const text::Tokenizer& tokenizer, std::optional<TokenId> id) {
   if (!id) return std::nullopt;
   return std::string(tokenizer.Piece(*id));
+}
+
+// What steps read, from the shapes of the graph and the sizes of the backend's layout; see graph::Load.
+engine::StepBytes StepBytesOf(const Runtime& runtime) {
+  const graph::Graph& graph = runtime.model().graph();
+  const backend::StateOptions& state = runtime.state_options();
+  const auto formats = backend::CpuFormats("", 256);
+  const auto layout_bytes = [&](const graph::Weight& weight) {
+    double ratio = 1;  // a type without a kernel keeps its rows as they are
+    for (const backend::FormatProbe& format : *formats) {
+      if (format.type == quant::Get(weight.type).name) ratio = format.layout_ratio;
+    }
+    return ratio * static_cast<double>(weight.data.size());
+  };
+  engine::StepBytes bytes{.state = static_cast<double>(runtime.model().StateBytes())};
+  for (const graph::Op& op : graph.ops()) {
+    if (op.kind == graph::OpKind::kMatMul) {
+      const bool head = graph.value(op.out).rows == graph::Rows::kLogits;
+      (head ? bytes.head : bytes.weights) += layout_bytes(graph.weight(op.weights[0]));
+    } else if (op.kind == graph::OpKind::kExperts) {
+      bytes.expert_share = static_cast<double>(op.experts.used) / static_cast<double>(op.experts.experts);
+      for (const graph::WeightId id : op.weights) bytes.experts += layout_bytes(graph.weight(id));
+    } else {
+      bytes.per_token += graph::CostOf(graph, op, {.context = 0, .sequences = 0}).bytes_read;
+    }
+  }
+  for (const graph::KvLayer& layer : graph.kv_layers()) {
+    bytes.AddKv(layer.window, static_cast<double>(layer.kv_heads * layer.head_dim) *
+                                  (backend::ValueBytes(state.k_type) + backend::ValueBytes(state.v_type)));
+  }
+  return bytes;
 }
 
 }  // namespace
@@ -72,6 +106,7 @@ TextStream::Got TextStream::Take(engine::TokenEvent& token, TextEvent& event) {
   const bool visible = ticket_.outbox->finished();
   ids_.push_back(token.token);
   event.token = token.token;
+  at_end_token_ = token.stop;
   if (!token.stop) {
     const size_t before = decoded_bytes_;
     const std::string decoded = decoder_.Push(token.token);
@@ -133,6 +168,7 @@ TextStream::Got TextStream::End(TextEvent& event) {
   receipt_.speculation_gain = summary.speculation_gain;
   receipt_.kv_pages = summary.kv_pages;
   receipt_.computed_n = summary.computed_tokens;
+  receipt_.bytes_read = summary.bytes_read;
   receipt_.total_ms = std::chrono::duration<double, std::milli>(summary.at - submitted_).count();
   if (receipt_.reason == FinishReason::kFailed) error_ = summary.error;
   return Got::kEnd;
@@ -179,7 +215,8 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
                                        .max_waiting = options.max_waiting,
                                        .prefix_cache = options.prefix_cache,
                                        .checkpoints = loaded.memory().checkpoints,
-                                       .state = state};
+                                       .state = state,
+                                       .bytes = StepBytesOf(loaded)};
   if (const Runtime* second = service->draft_.get()) {
     RIDGE_RETURN_IF_ERROR(CheckDraftModel(loaded.model(), second->model()));
     engine_options.draft_program = &second->program();

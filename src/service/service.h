@@ -80,6 +80,7 @@ class TextStream {
 
   const std::vector<TokenId>& prompt_ids() const { return prompt_ids_; }
   const std::vector<TokenId>& ids() const { return ids_; }  // generated and read so far
+  bool at_end_token() const { return at_end_token_; }       // the last of ids is one of the model's end tokens
 
  private:
   friend class Service;
@@ -101,7 +102,7 @@ class TextStream {
   size_t decoded_bytes_ = 0, shown_bytes_ = 0;
   std::vector<TokenId> prompt_ids_, ids_;
   engine::Clock::time_point submitted_;
-  bool flushed_ = false, ended_ = false;
+  bool flushed_ = false, ended_ = false, at_end_token_ = false;
   Receipt receipt_;
   std::optional<Error> error_;
 };
