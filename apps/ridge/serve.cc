@@ -22,6 +22,8 @@ namespace {
 using server::Server;
 using service::Service;
 
+constexpr int64_t kScoreRows = 32;  // tokens of prompts that a step may give log-probabilities of
+
 struct Options {
   ModelOptions model;
   server::ServerOptions server;
@@ -95,7 +97,7 @@ Status Serve(const Options& o, Output& out) {
         .Found(std::to_string(o.waiting))
         .Expected("1 to 1000000");
   RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, o.speculation.Resolve());
-  LoadNeeds needs{.sequences = o.running};
+  LoadNeeds needs{.logit_rows = o.running + kScoreRows, .sequences = o.running};
   if (o.embeddings) needs = {.embeddings = true, .context_tokens = 0};
   if (!o.kv_memory.empty()) {
     RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "pull_progress.h"
@@ -48,7 +49,8 @@ Result<engine::Speculation> SpeculationOptions::Resolve() const {
 Result<SpeculationOptions::Loaded> SpeculationOptions::Load(const ModelOptions& model, LoadNeeds needs,
                                                             int64_t sequences) const {
   RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, Resolve());
-  needs.logit_rows = sequences + (speculation == engine::Speculation::kOff ? 0 : kDraftRows);
+  const int64_t rows = sequences + (speculation == engine::Speculation::kOff ? 0 : kDraftRows);
+  needs.logit_rows = std::max(needs.logit_rows, rows);
   Loaded loaded;
   if (draft_model_.empty()) {
     RIDGE_ASSIGN_OR_RETURN(loaded.model, model.Load(needs));

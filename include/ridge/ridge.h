@@ -90,10 +90,12 @@ struct Request {
   bool ignore_end = false;             // the model's end tokens do not end the answer
   std::vector<std::string> stop = {};  // each ends the answer and is not part of it
   int32_t logprobs = -1;               // alternatives per token of the answer, 0 to 20; -1: no log-probabilities
-  std::string cache_salt = {};         // prefixes are shared only between equal salts
-  bool use_cache = true;               // false: takes nothing from the prefix cache and leaves nothing there
-  int32_t priority = 0;                // higher first
-  std::string tenant = {};             // tenants share the engine equally
+  // The same of the prompt's tokens but the first. The prompt is then computed in full: nothing is taken from the cache.
+  int32_t prompt_logprobs = -1;
+  std::string cache_salt = {};  // prefixes are shared only between equal salts
+  bool use_cache = true;        // false: takes nothing from the prefix cache and leaves nothing there
+  int32_t priority = 0;         // higher first
+  std::string tenant = {};      // tenants share the engine equally
   Sampling sampling = {};
   // Called after each event and after the end, by the engine's thread: "Next has something". Must be quick and must not call this library.
   std::function<void()> notify = {};
@@ -107,9 +109,10 @@ struct TokenLogprob {
 };
 
 struct Event {
-  std::string text = {};                    // perhaps empty: the token gave nothing that can be shown yet
-  int32_t token = -1;                       // -1: text that was held back
-  std::vector<TokenLogprob> logprobs = {};  // of tokens whose text is shown by now
+  std::string text = {};                           // perhaps empty: the token gave nothing that can be shown yet
+  int32_t token = -1;                              // -1: text that was held back
+  std::vector<TokenLogprob> logprobs = {};         // of tokens whose text is shown by now
+  std::vector<TokenLogprob> prompt_logprobs = {};  // of the prompt, from its second token on; before all else
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kFailed };
@@ -136,7 +139,7 @@ struct Receipt {
 struct Answer {
   std::string text = {};
   std::vector<int32_t> ids = {};
-  std::vector<TokenLogprob> logprobs = {};
+  std::vector<TokenLogprob> logprobs = {}, prompt_logprobs = {};
   Receipt receipt = {};
 };
 

@@ -125,7 +125,7 @@ typedef struct ridge_request {
   int ignore_end;          /* 0 or 1 */
   const char* const* stop; /* [n_stop] */
   size_t n_stop;
-  int32_t logprobs; /* -1: none */
+  int32_t logprobs, prompt_logprobs; /* -1: none */
   const char* cache_salt;
   int use_cache; /* 0 or 1 */
   int32_t priority;
@@ -167,6 +167,8 @@ typedef struct ridge_event {
   int32_t token;                       /* -1: text that was held back */
   const ridge_token_logprob* logprobs; /* [n_logprobs] */
   size_t n_logprobs;
+  const ridge_token_logprob* prompt_logprobs; /* [n_prompt_logprobs], of the prompt from its second token on */
+  size_t n_prompt_logprobs;
 } ridge_event;
 
 typedef enum ridge_got { RIDGE_GOT_EVENT = 0, RIDGE_GOT_END, RIDGE_GOT_NOTHING } ridge_got;

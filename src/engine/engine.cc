@@ -32,7 +32,7 @@ double MsBetween(Clock::time_point begin, Clock::time_point end) {
 struct Work {
   sampling::Sampler sampler;
   uint64_t draw_stream = 0;
-  int32_t logprobs = -1;
+  int32_t logprobs = -1, prompt_logprobs = -1;
   std::optional<Clock::time_point> deadline = {};
   std::shared_ptr<Outbox> outbox;
   Clock::time_point submitted;
@@ -149,6 +149,8 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   }
   if (request.logprobs < -1 || request.logprobs > kMaxLogprobs)
     RIDGE_RETURN_IF_ERROR(outside("logprobs", request.logprobs, -1, kMaxLogprobs));
+  if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxLogprobs)
+    RIDGE_RETURN_IF_ERROR(outside("prompt_logprobs", request.prompt_logprobs, -1, kMaxLogprobs));
   RIDGE_RETURN_IF_ERROR(CheckSpeculation(request.speculation));
   const bool can_speculate = options_.max_logit_rows > options_.max_running && state_->slot_bytes() == 0;
   RIDGE_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request.prompt.size())));
@@ -166,10 +168,12 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   };
   sequence->looks_up = wants(Speculation::kLookup);
   sequence->asks_model = drafter_ && wants(Speculation::kDraft);
+  sequence->scores = request.prompt_logprobs >= 0;
   sequence->tokens = request.prompt;
   sequence->work = std::unique_ptr<Work>(new Work{.sampler = std::move(sampler),
                                                   .draw_stream = request.draw_stream,
                                                   .logprobs = request.logprobs,
+                                                  .prompt_logprobs = request.prompt_logprobs,
                                                   .deadline = request.deadline,
                                                   .outbox = std::make_shared<Outbox>(request.notify),
                                                   .submitted = Clock::now()});
@@ -196,7 +200,8 @@ Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence
       sequence->id = next_id_++;
       if (sequences.size() > 1 &&
           !sequence->cache_root) {  // the answers of a group share their prompt, with nobody else
-        sequence->cache_root = std::string(kGroupRoot) + std::to_string(tickets.empty() ? sequence->id : tickets.front().id);
+        sequence->cache_root =
+            std::string(kGroupRoot) + std::to_string(tickets.empty() ? sequence->id : tickets.front().id);
         sequence->ephemeral_root = true;
       }
       tickets.push_back({sequence->id, sequence->work->outbox});
@@ -227,6 +232,7 @@ Result<std::vector<Ticket>> Engine::SubmitGroup(const Request& request, int64_t 
     for (int64_t i = 0; i < n; i++) {
       RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence, NewSequence(request));
       sequence->work->draw_stream += static_cast<uint64_t>(i);
+      if (i > 0) sequence->scores = false;  // once is enough: the prompt is the same
       sequences.push_back(std::move(sequence));
     }
     return Enqueue(std::move(sequences));
@@ -276,7 +282,8 @@ bool Engine::TakeMail() {
   bool stop = false;
   {
     std::unique_lock lock(mutex_);
-    mail_.wait(lock, [&] { return stop_ || !inbox_.empty() || !cancels_.empty() || !tasks_.empty() || !scheduler_.idle(); });
+    mail_.wait(lock,
+               [&] { return stop_ || !inbox_.empty() || !cancels_.empty() || !tasks_.empty() || !scheduler_.idle(); });
     for (auto& sequence : inbox_) {
       if (sequence->work->deadline) deadlines_.emplace(*sequence->work->deadline, sequence->id);
       scheduler_.Add(std::move(sequence));
@@ -365,11 +372,12 @@ void Engine::Step() {
       sequence.work->summary.prompt_ms += step_ms;
       sequence.work->summary.prompt_chunks++;
     }
-    if (chunk.logits) {
-      const int64_t rows = chunk.logit_rows();  // before the chunk's sequence may end
-      Verify(chunk, row, step_ms);
-      row += rows;
-    } else if (sequence.pending() == 0) {
+    const int64_t rows = chunk.logit_rows();  // before the chunk's sequence may end
+    if (chunk.score_rows > 0) Score(chunk, row);
+    if (chunk.logits) Verify(chunk, row + chunk.score_rows, step_ms);
+    row += rows;
+    if (chunk.logits) continue;
+    if (sequence.pending() == 0) {
       Finish(sequence.id, FinishReason::kLength);  // only the prompt was asked for
     }
   }
@@ -444,6 +452,20 @@ void Engine::Verify(const Chunk& chunk, int64_t row, double step_ms) {
     work.alone_ms += times_.alone_ms.value_or(0);
     scheduler_.AcceptDraft(sequence);
   }
+}
+
+// Hands out the log-probabilities of the prompt's tokens behind the chunk's rows.
+void Engine::Score(const Chunk& chunk, int64_t row) {
+  Sequence& sequence = *chunk.sequence;
+  Work& work = *sequence.work;
+  for (int64_t i = 0; i < chunk.score_rows; i++) {
+    const TokenId next = sequence.tokens[static_cast<size_t>(chunk.begin + chunk.score_begin + i + 1)];
+    TokenEvent event{.token = next, .prompt = true};
+    event.top = TopLogprobs(runner_.logits(row + i), work.prompt_logprobs, next, event.logprob.emplace());
+    event.at = Clock::now();
+    work.outbox->Push(std::move(event));
+  }
+  sequence.scored_tokens = chunk.begin + chunk.score_begin + chunk.score_rows + 1;
 }
 
 // False: the sequence has ended and is gone.

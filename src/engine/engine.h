@@ -117,6 +117,7 @@ class Engine {
   void Count(const Chunk& chunk);
   bool Sample(Sequence& sequence, int64_t row, double step_ms);
   void Verify(const Chunk& chunk, int64_t row, double step_ms);
+  void Score(const Chunk& chunk, int64_t row);
   // cache_saving.cc
   void BetweenSteps(const std::function<void()>& task);
   Result<SavedCache> SaveNow(const std::string& path, const CacheKey& key) const;

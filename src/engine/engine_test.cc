@@ -439,6 +439,107 @@ TEST(EngineCache, PreemptedRequestsGoOnFromWhatIsStillCached) {
   ExpectLaws((*engine)->Stats());
 }
 
+// The prompt's tokens but the first, with the log-probabilities that the fake model gives them; then the answer.
+void ExpectScores(const Outcome& outcome, const std::vector<TokenId>& prompt, size_t answer) {
+  ASSERT_EQ(outcome.events.size(), prompt.size() - 1 + answer);
+  const double sum = std::log(static_cast<double>(kVocab - 1) + std::exp(1.0));
+  for (size_t i = 1; i < prompt.size(); i++) {
+    const TokenEvent& event = outcome.events[i - 1];
+    const TokenId likely =
+        FakeProgram::Expected({prompt.begin(), prompt.begin() + static_cast<std::ptrdiff_t>(i)}, 1, kVocab)[0];
+    ASSERT_TRUE(event.prompt && event.logprob.has_value());
+    EXPECT_EQ(event.token, prompt[i]);
+    EXPECT_FLOAT_EQ(*event.logprob, static_cast<float>((prompt[i] == likely ? 1.0 : 0.0) - sum));
+    ASSERT_EQ(event.top.size(), 2u);
+    EXPECT_EQ(event.top[0].first, likely);
+    EXPECT_FLOAT_EQ(event.top[0].second, static_cast<float>(1.0 - sum));
+  }
+  const std::vector<TokenId> expected = FakeProgram::Expected(prompt, answer, kVocab);
+  for (size_t i = 0; i < answer; i++) {
+    EXPECT_FALSE(outcome.events[prompt.size() - 1 + i].prompt);
+    EXPECT_EQ(outcome.ids[prompt.size() - 1 + i], expected[i]);
+  }
+}
+
+class PromptScores : public ::testing::TestWithParam<bool> {};  // recurrent
+INSTANTIATE_TEST_SUITE_P(Engine, PromptScores, ::testing::Bool());
+
+// A row of logits per token in all, and never more at once than the program was compiled for: an 8k prompt needs no more memory than a short one.
+TEST_P(PromptScores, ComeOnceInBoundedRowsWhateverTheChunks) {
+  for (const size_t length : {1, 2, 21, 60}) {
+    for (const int64_t chunk : {1, 3, 8, 64}) {
+      for (const int64_t rows : {0, 4, 9}) {
+        for (const int64_t answer : {0, 5}) {
+          FakeProgram program(kVocab, GetParam());
+          EngineOptions options = Options(1, 24, 4);
+          options.step_tokens = chunk;
+          options.max_logit_rows = rows;
+          options.check_each_step = true;
+          auto engine = Engine::Start(&program, options);
+          Request request = NewRequest(Prompt(length), answer);
+          request.prompt_logprobs = 2;
+          const Outcome outcome = Ask(**engine, request);
+          ExpectScores(outcome, request.prompt, static_cast<size_t>(answer));
+          EXPECT_LE(program.most_rows, static_cast<size_t>(std::max<int64_t>(1, rows)));
+          EXPECT_EQ(program.rows, length - 1 + static_cast<size_t>(answer));
+          EXPECT_EQ(outcome.summary.cached_tokens, 0);
+        }
+      }
+    }
+  }
+}
+
+// A cached prompt is computed again, for its rows; what it leaves serves others. A group's first answer scores for all.
+TEST_P(PromptScores, AreThereForACachedPromptAndOfAGroupOnce) {
+  FakeProgram program(kVocab, GetParam());
+  EngineOptions options = Options(4, 64, 4);
+  options.max_logit_rows = 8;
+  options.check_each_step = true;
+  auto engine = Engine::Start(&program, options);
+  Request plain = NewRequest(Prompt(30), 6), scored = plain;
+  scored.prompt_logprobs = 2;
+  Ask(**engine, plain);
+  const Outcome again = Ask(**engine, scored);
+  ExpectScores(again, plain.prompt, 6);
+  EXPECT_EQ(again.summary.cached_tokens, 0);
+  EXPECT_GE(Ask(**engine, plain).summary.cached_tokens, 16);
+  Request other = NewRequest(Prompt(30, 50), 4);
+  other.prompt_logprobs = 2;
+  const auto tickets = (*engine)->SubmitGroup(other, 3);
+  ASSERT_TRUE(tickets);
+  ExpectScores(ReadAll(*tickets->at(0).outbox), other.prompt, 4);
+  for (size_t i = 1; i < 3; i++)
+    EXPECT_EQ(ReadAll(*tickets->at(i).outbox).ids, FakeProgram::Expected(other.prompt, 4, kVocab));
+  ExpectLaws((*engine)->Stats());
+}
+
+TEST_P(PromptScores, ComeOnceAlsoOfThePreemptedAndBesideOthers) {
+  FakeProgram program(kVocab, GetParam());
+  EngineOptions options = Options(4, 24, 4);
+  options.max_logit_rows = 7;
+  options.check_each_step = true;
+  auto engine = Engine::Start(&program, options);
+  std::vector<Ticket> tickets;
+  for (TokenId i = 0; i < 8; i++) {
+    Request request = NewRequest(Prompt(14, i), 40);
+    if (i % 2 == 0) request.prompt_logprobs = 2;
+    tickets.push_back(*(*engine)->Submit(request));
+  }
+  int64_t preemptions = 0;
+  for (TokenId i = 0; i < 8; i++) {
+    const Outcome outcome = ReadAll(*tickets[static_cast<size_t>(i)].outbox);
+    preemptions += outcome.summary.preemptions;
+    if (i % 2 == 0) {
+      ExpectScores(outcome, Prompt(14, i), 40);
+    } else {
+      EXPECT_EQ(outcome.ids, FakeProgram::Expected(Prompt(14, i), 40, kVocab));
+    }
+  }
+  EXPECT_GT(preemptions, 0);
+  EXPECT_LE(program.most_rows, 7u);
+  ExpectLaws((*engine)->Stats());
+}
+
 // Answers that repeat themselves: the fake model is periodic on small vocabularies.
 TEST(EngineSpeculation, TheSameAnswersInFewerSteps) {
   for (const double temperature : {0.0, 0.4}) {

@@ -137,6 +137,8 @@ class FakeProgram : public backend::Program {
         Logits(hash, seen, out);
       }
     }
+    rows += row;
+    if (row > most_rows) most_rows = row;
     if (row != step.logit_rows.size()) return Fail(Code::kInternal, "a logit row is not in the step");
     return {};
   }
@@ -148,7 +150,7 @@ class FakeProgram : public backend::Program {
   int n_threads() const override { return 1; }
 
   std::atomic<int> steps = 0, fail_at_step = -1, step_ms = 0;
-  std::atomic<size_t> largest_step = 0, computed_tokens = 0;
+  std::atomic<size_t> largest_step = 0, computed_tokens = 0, rows = 0, most_rows = 0;
 
  private:
   static constexpr uint64_t kSeed = 1469598103934665603u;

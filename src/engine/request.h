@@ -35,8 +35,10 @@ struct Request {
   int64_t max_tokens = -1;           // generated at most; -1: until a stop token or until the context is full
   std::vector<TokenId> stop_tokens;  // each ends the answer and is its last token
   sampling::SamplingParams sampling;
-  uint64_t draw_stream = 0;     // tells the draws of several answers to one prompt and seed apart
-  int32_t logprobs = -1;        // alternatives per token, at most kMaxLogprobs; -1: no log-probabilities
+  uint64_t draw_stream = 0;  // tells the draws of several answers to one prompt and seed apart
+  int32_t logprobs = -1;     // alternatives per token, at most kMaxLogprobs; -1: no log-probabilities
+  // The same of the prompt's tokens but the first, which are then computed, not taken from the cache.
+  int32_t prompt_logprobs = -1;
   std::string cache_salt = {};  // prefixes are shared only between equal salts
   bool use_cache = true;        // false: takes nothing from the prefix cache and leaves nothing in it
   int32_t priority = 0;         // higher first
@@ -52,6 +54,8 @@ std::string_view Name(FinishReason reason);  // "stop", "length", "cancelled", "
 
 struct TokenEvent {
   TokenId token = -1;
+  // Of the prompt, where its log-probabilities were asked for: from the second token on, before those of the answer.
+  bool prompt = false;
   bool stop = false;  // one of the request's stop tokens: no text of the answer
   // The step that computed its logits; 0 for the first token, whose step was the prompt's last, and for those that an earlier token's step drafted.
   double decode_ms = 0;

@@ -24,7 +24,9 @@ void Runner::Flatten(const Plan& plan) {
     for (size_t i = 0; i < chunk.tokens.size() + chunk.drafts.size(); i++)
       positions_.push_back(static_cast<int32_t>(chunk.begin) + static_cast<int32_t>(i));
     seq_start_.push_back(static_cast<int32_t>(tokens_.size()));
-    for (int64_t left = chunk.logit_rows(); left > 0; left--)
+    for (int64_t i = 0; i < chunk.score_rows; i++)
+      logit_rows_.push_back(seq_start_[seq_start_.size() - 2] + static_cast<int32_t>(chunk.score_begin + i));
+    for (int64_t left = chunk.logit_rows() - chunk.score_rows; left > 0; left--)
       logit_rows_.push_back(static_cast<int32_t>(static_cast<int64_t>(tokens_.size()) - left));
     if (state_->slot_bytes() > 0) {
       slots_.push_back(chunk.sequence->slot);

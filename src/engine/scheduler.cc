@@ -76,7 +76,7 @@ void Scheduler::Release(Sequence& sequence) {
 
 // Takes over cached pages behind what is computed, as long as they are whole.
 void Scheduler::ExtendCached(Sequence& sequence) {
-  if (sequence.cursor.root == nullptr || options_.recurrent) return;
+  if (sequence.cursor.root == nullptr || options_.recurrent || sequence.scoring()) return;
   if (sequence.computed_tokens != sequence.cursor.pages * options_.page_tokens) return;
   sequence.computed_tokens +=
       cache_.Extend(sequence.cursor, sequence.tokens, sequence.length() - 1, *sequence.pages) * options_.page_tokens;
@@ -87,7 +87,7 @@ void Scheduler::ExtendCached(Sequence& sequence) {
 bool Scheduler::CopyCached(Sequence& sequence) {
   if (options_.recurrent) return Resume(sequence);
   const cache::PrefixCache::Cursor& at = sequence.cursor;
-  if (at.root == nullptr) return true;
+  if (at.root == nullptr || sequence.scoring()) return true;
   const int64_t begin = at.pages * options_.page_tokens, limit = sequence.length() - 1;
   if (sequence.computed_tokens != begin) return true;
   cache::PrefixCache::Partial best = cache_.FindPartial(at, sequence.tokens, limit);
@@ -124,14 +124,19 @@ bool Scheduler::Place(Sequence& sequence, int64_t count) {
   if (!sequence.pages->Reserve(sequence.computed_tokens + count)) return false;
   const auto begin = static_cast<size_t>(sequence.computed_tokens);
   const bool logits = count == sequence.pending() && sequence.max_tokens != 0;
+  // The row of a token scores the next one.
+  const int64_t first = std::max<int64_t>(0, sequence.scored_tokens - 1 - sequence.computed_tokens);
+  const int64_t end = std::min(count, sequence.prompt_tokens - 1 - sequence.computed_tokens);
   plan_.chunks.push_back(
       {.sequence = &sequence,
        .begin = sequence.computed_tokens,
        .tokens = std::span<const TokenId>(sequence.tokens).subspan(begin, static_cast<size_t>(count)),
        .pages = sequence.pages->pages(),
-       .logits = logits});
+       .logits = logits,
+       .score_begin = first,
+       .score_rows = sequence.scores ? std::max<int64_t>(0, end - first) : 0});
   plan_.tokens += count;
-  plan_.logit_rows += logits ? 1 : 0;
+  plan_.logit_rows += plan_.chunks.back().logit_rows();
   return true;
 }
 
@@ -194,8 +199,14 @@ bool Scheduler::Admit() {
 
 void Scheduler::PlacePrompt(Sequence& sequence) {
   if (!CopyCached(sequence)) return;
-  const int64_t count = std::min(sequence.pending(), prompt_room_);
-  if (PlaceOrPreempt(sequence, count)) prompt_room_ -= count;
+  int64_t count = std::min(sequence.pending(), prompt_room_);
+  if (sequence.scoring()) {
+    const int64_t scored = std::max<int64_t>(0, sequence.scored_tokens - 1 - sequence.computed_tokens);
+    count = std::min(count, scored + score_room_ + 1);
+  }
+  if (!PlaceOrPreempt(sequence, count)) return;
+  prompt_room_ -= count;
+  score_room_ -= std::max<int64_t>(0, plan_.chunks.back().logit_rows() - 1);
 }
 
 // Drafts that a sequence may have. A step gives one token more than its drafts; none beyond the end of the answer, nor of the pages that are free.
@@ -279,6 +290,7 @@ const Plan& Scheduler::Next() {
   plan_.tokens = plan_.logit_rows = 0;
   asks_.clear();
   draft_room_ = 0;
+  score_room_ = std::max(options_.max_logit_rows, options_.max_running) - options_.max_running;
   for (const auto& sequence : running_) Keep(*sequence);
   // Preemption only takes from the end of running_, so an index stays valid while sequences before it are placed.
   for (size_t i = 0; i < running_.size(); i++) {

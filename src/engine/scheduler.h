@@ -12,6 +12,7 @@
 // anyone for them. Those that found nothing to look up may be drafted by a model: Next names them, and who runs that model places what it says.
 // Prompts: pages of a prefix that is cached are taken over, and of a page that fits in part a copy; what an older sequence is just computing is
 // waited for. The last token of a sequence is always computed.
+// A prompt whose log-probabilities are asked for goes in chunks that have logit rows for all their tokens, so memory does not grow with it.
 // Guarantees: of those that wait WaitingQueue says who is next; with one priority and tenant nobody is admitted before an older one. The running sequence that was admitted first always gets on. A plan has at most step_tokens
 // tokens and max_logit_rows logit rows. A running sequence has a state slot of its own. Only the scheduler changes the pool. Engine thread only.
 #pragma once
@@ -52,8 +53,11 @@ struct Chunk {
   std::span<const cache::PageId> pages;  // [P], of the sequence from its first token on
   bool logits = false;                   // of the last token, and of each draft
   std::span<const TokenId> drafts = {};  // behind tokens: perhaps the next ones
+  int64_t score_begin =
+      0;  // tokens [score_begin, score_begin + score_rows) have logits that score the prompt's next token
+  int64_t score_rows = 0;
 
-  int64_t logit_rows() const { return logits ? 1 + static_cast<int64_t>(drafts.size()) : 0; }
+  int64_t logit_rows() const { return score_rows + (logits ? 1 + static_cast<int64_t>(drafts.size()) : 0); }
 };
 
 // A sequence that a draft model may draft for.
@@ -166,6 +170,7 @@ class Scheduler {
   std::vector<DraftAsk> asks_;
   int64_t draft_room_ = 0;
   int64_t prompt_room_ = 0;  // prompt tokens that the plan still takes
+  int64_t score_room_ = 0;   // logit rows for prompts beside one row for each sequence
   int64_t preemptions_ = 0;
 };
 

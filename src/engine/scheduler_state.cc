@@ -57,7 +57,7 @@ bool Scheduler::Resume(Sequence& sequence) {
   if (sequence.resumed) return true;
   const int64_t limit = sequence.length() - 1, page = options_.page_tokens;
   cache::PrefixCache::Cursor& at = sequence.cursor;
-  if (at.root == nullptr) return sequence.resumed = true;
+  if (at.root == nullptr || sequence.scoring()) return sequence.resumed = true;
   cache::PrefixCache::StateMatch match = cache_.FindState(at, sequence.tokens, limit);
   if (WaitsForState(sequence, match.tokens)) return false;
   sequence.resumed = true;

@@ -54,6 +54,8 @@ struct Sequence {
   RequestId waits_for = 0;  // who leaves a checkpoint at waits_token; 0: nobody
   int64_t waits_token = 0;
   std::optional<CacheMiss> miss;  // set when it begins
+  bool scores = false;            // log-probabilities of the prompt are asked for
+  int64_t scored_tokens = 1;      // of the prompt, whose log-probability is known; the first has none
   bool looks_up = false;          // drafts from its own text
   bool asks_model = false;        // drafts from the draft model
   Lookup lookup;                  // when it looks up
@@ -67,6 +69,8 @@ struct Sequence {
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
   int64_t generated() const { return length() - prompt_tokens; }
   int64_t pending() const { return length() - computed_tokens; }
+  // Rows of logits are still to come of tokens that the cache may have: so nothing is taken from it.
+  bool scoring() const { return scores && scored_tokens < prompt_tokens; }
   bool decoding() const { return computed_tokens > 0 && pending() == 1; }
 };
 

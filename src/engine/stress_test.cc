@@ -21,6 +21,7 @@ constexpr int64_t kVocab = 31;
 struct Asked {
   Request request;
   Ticket ticket;
+  bool scores = false;
   bool cancelled = false;
 };
 
@@ -56,13 +57,19 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
   const auto read = [&](Asked& a) {
     std::vector<TokenId> ids;
     TokenEvent event;
+    size_t scored = 1;
     for (Outbox::Got got; (got = a.ticket.outbox->Next(20s, event)) != Outbox::Got::kEnd;) {
       ASSERT_NE(got, Outbox::Got::kNothing);
-      ids.push_back(event.token);
+      if (event.prompt) {
+        ASSERT_TRUE(a.scores && ids.empty() && event.token == a.request.prompt.at(scored++));
+      } else {
+        ids.push_back(event.token);
+      }
     }
     const Summary& summary = a.ticket.outbox->summary();
     ASSERT_NE(summary.reason, FinishReason::kFailed) << summary.error->Message();
     ASSERT_TRUE(a.cancelled || summary.reason == FinishReason::kLength);
+    ASSERT_TRUE(scored == a.request.prompt.size() || !a.scores || a.cancelled);
     ASSERT_EQ(ids, FakeProgram::Expected(a.request.prompt, ids.size(), kVocab));
     cancelled += summary.reason == FinishReason::kCancelled;
     ended++;
@@ -76,6 +83,7 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
     Request request{.prompt = conversations[below(conversations.size())],
                     .max_tokens = static_cast<int64_t>(below(30)),
                     .sampling = {.temperature = 0},
+                    .prompt_logprobs = below(4) == 0 ? 1 : -1,
                     .cache_salt = std::string(below(3) == 0 ? 1 : 0, 's'),
                     .use_cache = below(8) != 0,
                     .priority = static_cast<int32_t>(below(3)),
@@ -87,7 +95,10 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
       ASSERT_EQ(tickets.error().code, Code::kResourceExhausted) << tickets.error().Message();
       refused++;
     } else {
-      for (const Ticket& ticket : *tickets) asked.push_back({request, ticket});
+      for (const Ticket& ticket : *tickets) {
+        const bool first = ticket.id == tickets->front().id;
+        asked.push_back({request, ticket, first && request.prompt_logprobs >= 0});
+      }
     }
     if (!asked.empty() && below(3) == 0) {
       Asked& victim = asked[below(asked.size())];

@@ -38,7 +38,14 @@ struct Choice {
   std::string text;
   LogprobText logprobs;
   bool done = false;
+  bool echoed = false;  // with log-probabilities
   std::string_view finish;
+};
+
+// The tokens of a prompt, as their log-probabilities come.
+struct PromptScores {
+  std::vector<service::ScoredToken> scored;  // all but the first
+  bool complete = false;
 };
 
 class Answer final : public Source {
@@ -51,6 +58,7 @@ class Answer final : public Source {
       choices_.back().logprobs = LogprobText(form_.chat, context.tokenizer());
     }
     open_ = choices_.size();
+    if (form_.echo_logprobs) prompts_.resize(form_.echo.size());
     const char* object = !form_.chat ? "text_completion" : form_.stream ? "chat.completion.chunk" : "chat.completion";
     head_ = fmt::format(R"({{"id":{},"object":"{}","created":{},"model":{},"choices":[)", Quoted(NewId(form_.chat)),
                         object, UnixSeconds(), Quoted(context.model_id));
@@ -85,7 +93,7 @@ class Answer final : public Source {
                   R"({{"index":{},"delta":{{"role":"assistant","content":""}},"logprobs":null,"finish_reason":null}})",
                   i));
       const std::string* echo = Echo(i);
-      if (echo != nullptr) Chunk(out, Piece(i, *echo, "null"));
+      if (echo != nullptr && !form_.echo_logprobs) Chunk(out, Piece(i, *echo, "null"));
     }
   }
 
@@ -112,11 +120,38 @@ class Answer final : public Source {
     out += "}\n\n";
   }
 
+  // The first choice of a prompt brings its log-probabilities. Each choice begins with them, so the others wait for it.
+  void EchoPrompt(size_t i, std::string& out) {
+    Choice& choice = choices_[i];
+    const size_t prompt = i / static_cast<size_t>(form_.n);
+    const TextStream& first = *choices_[prompt * static_cast<size_t>(form_.n)].stream;
+    choice.logprobs.AddPrompt(first.prompt_ids(), prompts_[prompt].scored, form_.echo[prompt],
+                              form_.echo_special[prompt]);
+    if (form_.stream) Chunk(out, Piece(i, form_.echo[prompt], choice.logprobs.Take()));
+    choice.echoed = true;
+  }
+
+  // Whether choice i may go on; takes what `event`, of the first choice, has for the prompt.
+  bool PromptDone(size_t i, TextEvent& event) {
+    PromptScores& prompt = prompts_[i / static_cast<size_t>(form_.n)];
+    std::ranges::move(event.prompt, std::back_inserter(prompt.scored));
+    if (i % static_cast<size_t>(form_.n) == 0)
+      prompt.complete = prompt.scored.size() + 1 >= choices_[i].stream->prompt_ids().size();
+    return prompt.complete;
+  }
+
   // False: the whole answer failed, and the error is written.
   bool PullChoice(size_t i, Response& response, std::string& out) {
     Choice& choice = choices_[i];
     TextEvent event;
     for (;;) {
+      if (form_.echo_logprobs && !choice.echoed) {
+        if (PromptDone(i, event)) {
+          EchoPrompt(i, out);
+        } else if (i % static_cast<size_t>(form_.n) != 0) {
+          return true;
+        }
+      }
       switch (choice.stream->Next(std::chrono::milliseconds(0), event)) {
         case TextStream::Got::kNothing: return true;
         case TextStream::Got::kEnd: return Finish(i, response, out);
@@ -297,6 +332,7 @@ class Answer final : public Source {
   const Context* context_;
   AnswerForm form_;
   std::vector<Choice> choices_;
+  std::vector<PromptScores> prompts_;  // where their log-probabilities were asked for
   std::string head_;
   size_t open_ = 0;
   bool begun_ = false;

@@ -23,7 +23,9 @@ struct AnswerForm {
   bool logprobs = false;
   int64_t n = 1;                       // choices of one prompt
   std::vector<std::string> echo = {};  // by prompt: text before the answer; empty: none
-  std::string prompt_field = {};       // for errors
+  bool echo_logprobs = false;  // with the log-probabilities of its tokens, which the first stream of each prompt brings
+  std::vector<bool> echo_special = {};  // by prompt: the text spells control tokens out
+  std::string prompt_field = {};        // for errors
   uint64_t seed = 0;
 };
 

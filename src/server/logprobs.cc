@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "text/stream_decoder.h"
 #include "text/utf8.h"
 
 namespace ridge::server {
@@ -65,6 +66,39 @@ void LogprobText::Add(const service::ScoredToken& scored, std::string_view answe
   Append(tokens_, Name(scored.token));
   Append(values_, Number(scored.logprob));
   Append(offsets_, std::to_string(at_chars_));
+  AddTop(scored);
+}
+
+void LogprobText::AddPrompt(std::span<const TokenId> ids, std::span<const service::ScoredToken> scored,
+                            std::string_view text, bool special) {
+  text::StreamDecoder decoder(*tokenizer_, special);
+  std::string decoded;
+  std::vector<size_t> begins;
+  for (const TokenId id : ids) {
+    begins.push_back(decoded.size());
+    decoded += decoder.Push(id);
+  }
+  decoded += decoder.Flush();
+  // SentencePiece puts a space before a text.
+  const size_t extra = decoded.starts_with(' ') && !text.starts_with(' ') ? 1 : 0;
+  size_t at = 0, characters = 0;
+  for (size_t i = 0; i < ids.size(); i++) {
+    const size_t begin = std::min(begins[i] - std::min(begins[i], extra), text.size());
+    characters += CountCharacters(text.substr(at, begin - at));
+    at = begin;
+    Append(tokens_, Name(ids[i]));
+    Append(offsets_, std::to_string(characters));
+    if (i == 0) {  // nothing stands before it that it could follow from
+      Append(values_, "null");
+      Append(top_, "null");
+    } else if (i <= scored.size()) {
+      Append(values_, Number(scored[i - 1].logprob));
+      AddTop(scored[i - 1]);
+    }
+  }
+}
+
+void LogprobText::AddTop(const service::ScoredToken& scored) {
   if (scored.top.empty()) return;
   tops_ = true;
   std::string top;

@@ -8,6 +8,7 @@
 // Numbers are the shortest decimals that give the same float.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -23,12 +24,16 @@ class LogprobText {
 
   // answer: the text up to now, this token's included; echo: what stands before it.
   void Add(const service::ScoredToken& scored, std::string_view answer, std::string_view echo);
+  // Those of a prompt, before anything else: scored are its tokens but the first; text is what was asked, special: with control tokens spelled out.
+  void AddPrompt(std::span<const TokenId> ids, std::span<const service::ScoredToken> scored, std::string_view text,
+                 bool special);
   std::string Take();         // since the last Take; "null" when nothing came
   std::string Whole() const;  // an object, empty lists when nothing came
 
  private:
   std::string Object(std::string_view nothing) const;
   std::string Name(TokenId token) const;
+  void AddTop(const service::ScoredToken& scored);
 
   bool chat_ = false;
   const text::Tokenizer* tokenizer_ = nullptr;

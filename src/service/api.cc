@@ -178,7 +178,7 @@ struct Stream::Impl {
   std::unique_ptr<TextStream> stream;
   std::vector<int32_t> prompt_ids;
   std::string text;
-  std::vector<TokenLogprob> logprobs;
+  std::vector<TokenLogprob> logprobs, prompt_logprobs;
   bool ended = false;
   std::optional<Error> error;
 
@@ -209,6 +209,7 @@ Result<std::vector<std::unique_ptr<Stream::Impl>>> Model::Impl::Start(const Requ
       .stop = request.stop,
       .whole_answer = true,
       .logprobs = request.logprobs,
+      .prompt_logprobs = request.prompt_logprobs,
       .cache_salt = request.cache_salt,
       .use_cache = request.use_cache,
       .priority = request.priority,
@@ -374,6 +375,9 @@ Stream::Got Stream::Next(Event& event, int64_t timeout_ms) {
     event.text = std::move(got.text);
     event.token = got.token;
     for (service::ScoredToken& scored : got.scored) event.logprobs.push_back(LogprobOf(scored));
+    for (service::ScoredToken& scored : got.prompt) event.prompt_logprobs.push_back(LogprobOf(scored));
+    impl_->prompt_logprobs.insert(impl_->prompt_logprobs.end(), event.prompt_logprobs.begin(),
+                                  event.prompt_logprobs.end());
     impl_->logprobs.insert(impl_->logprobs.end(), event.logprobs.begin(), event.logprobs.end());
     return Got::kEvent;
   };
@@ -395,6 +399,7 @@ Result<Answer> Stream::Finish() {
     return Answer{.text = impl_->text,
                   .ids = impl_->stream->ids(),
                   .logprobs = impl_->logprobs,
+                  .prompt_logprobs = impl_->prompt_logprobs,
                   .receipt = ReceiptOf(impl_->stream->receipt())};
   });
 }

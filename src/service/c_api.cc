@@ -19,9 +19,9 @@ struct ridge_model {
 
 struct ridge_stream {
   ridge::Stream stream;
-  ridge::Event event;
-  std::vector<ridge_token_logprob> logprobs;  // views into event
-  std::vector<std::vector<ridge_top_logprob>> tops;
+  ridge::Event event = {};
+  std::vector<ridge_token_logprob> logprobs = {}, prompt_logprobs = {};  // views into event
+  std::vector<std::vector<ridge_top_logprob>> tops = {};
 };
 
 struct ridge_embedder {
@@ -143,6 +143,7 @@ Result<ridge::Request> RequestOf(const ridge_request* r) {
                          .template_kwargs = Text(r->template_kwargs),
                          .max_tokens = r->max_tokens,
                          .logprobs = r->logprobs,
+                         .prompt_logprobs = r->prompt_logprobs,
                          .cache_salt = Text(r->cache_salt),
                          .priority = r->priority,
                          .tenant = Text(r->tenant),
@@ -183,20 +184,25 @@ Result<ridge::Request> RequestOf(const ridge_request* r) {
 
 ridge::Stream::Got Read(ridge_stream& stream, int64_t timeout_ms, ridge_event& event) {
   const ridge::Stream::Got got = stream.stream.Next(stream.event, timeout_ms);
+  // Inner arrays keep their place when the outer ones grow.
   stream.tops.clear();
-  stream.logprobs.clear();
-  for (const ridge::TokenLogprob& scored : stream.event.logprobs) {
-    std::vector<ridge_top_logprob>& top = stream.tops.emplace_back();
-    for (const auto& [token, logprob] : scored.top) top.push_back({.token = token, .logprob = logprob});
-    // The elements of `tops` move when it grows, their own memory does not.
-    stream.logprobs.push_back(
-        {.token = scored.token, .logprob = scored.logprob, .top = top.data(), .n_top = top.size()});
-  }
+  const auto view = [&stream](const std::vector<ridge::TokenLogprob>& from, std::vector<ridge_token_logprob>& to) {
+    to.clear();
+    for (const ridge::TokenLogprob& scored : from) {
+      std::vector<ridge_top_logprob>& top = stream.tops.emplace_back();
+      for (const auto& [token, logprob] : scored.top) top.push_back({.token = token, .logprob = logprob});
+      to.push_back({.token = scored.token, .logprob = scored.logprob, .top = top.data(), .n_top = top.size()});
+    }
+  };
+  view(stream.event.logprobs, stream.logprobs);
+  view(stream.event.prompt_logprobs, stream.prompt_logprobs);
   event = {.text = stream.event.text.c_str(),
            .text_bytes = stream.event.text.size(),
            .token = stream.event.token,
            .logprobs = stream.logprobs.data(),
-           .n_logprobs = stream.logprobs.size()};
+           .n_logprobs = stream.logprobs.size(),
+           .prompt_logprobs = stream.prompt_logprobs.data(),
+           .n_prompt_logprobs = stream.prompt_logprobs.size()};
   return got;
 }
 
@@ -242,6 +248,7 @@ ridge_request ridge_request_default(void) {
   out.struct_bytes = sizeof(out);
   out.max_tokens = r.max_tokens;
   out.logprobs = r.logprobs;
+  out.prompt_logprobs = r.prompt_logprobs;
   out.use_cache = r.use_cache ? 1 : 0;
   out.sampling = {.temperature = s.temperature,
                   .top_k = s.top_k,
@@ -334,7 +341,7 @@ ridge_status ridge_submit_n(ridge_model* model, const ridge_request* request, si
     const int64_t many = n > static_cast<size_t>(INT64_MAX) ? INT64_MAX : static_cast<int64_t>(n);
     RIDGE_ASSIGN_OR_RETURN(std::vector<ridge::Stream> started, model->model.Submit(asked, many));
     std::vector<std::unique_ptr<ridge_stream>> made;
-    for (ridge::Stream& stream : started) made.emplace_back(new ridge_stream{std::move(stream), {}, {}, {}});
+    for (ridge::Stream& stream : started) made.emplace_back(new ridge_stream{.stream = std::move(stream)});
     for (size_t i = 0; i < n; i++) streams[i] = made[i].release();
     return {};
   });
@@ -348,7 +355,7 @@ ridge_status ridge_stream_fork(const ridge_stream* stream, const ridge_request* 
     RIDGE_RETURN_IF_ERROR(NotNull(fork, "fork"));
     RIDGE_ASSIGN_OR_RETURN(const ridge::Request asked, RequestOf(more));
     RIDGE_ASSIGN_OR_RETURN(ridge::Stream started, stream->stream.Fork(asked));
-    *fork = new ridge_stream{std::move(started), {}, {}, {}};
+    *fork = new ridge_stream{.stream = std::move(started)};
     return {};
   });
 }

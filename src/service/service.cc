@@ -102,6 +102,10 @@ void TextStream::Release(TextEvent& event) {
 }
 
 TextStream::Got TextStream::Take(engine::TokenEvent& token, TextEvent& event) {
+  if (token.prompt) {
+    event.prompt.push_back({token.token, *token.logprob, std::move(token.top)});
+    return Got::kEvent;
+  }
   const Clock::time_point begin = Clock::now();
   const bool visible = ticket_.outbox->finished();
   ids_.push_back(token.token);
@@ -322,6 +326,7 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
                                        .stop_tokens = request.ignore_end ? std::vector<TokenId>() : end_tokens_,
                                        .sampling = request.sampling,
                                        .logprobs = request.logprobs,
+                                       .prompt_logprobs = request.prompt_logprobs,
                                        .cache_salt = request.cache_salt,
                                        .use_cache = request.use_cache,
                                        .priority = request.priority,

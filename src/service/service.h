@@ -41,8 +41,9 @@ struct TextRequest {
   std::vector<std::string> stop;                            // each ends the answer and is not part of it
   // max_tokens is kept or refused: prompt and answer must fit the context together. Else a full context ends the answer.
   bool whole_answer = false;
-  int32_t logprobs = -1;   // alternatives per token; -1: no log-probabilities
-  std::string cache_salt;  // prefixes are shared only between equal salts
+  int32_t logprobs = -1;         // alternatives per token; -1: no log-probabilities
+  int32_t prompt_logprobs = -1;  // the same of the prompt, whose tokens are then all computed
+  std::string cache_salt;        // prefixes are shared only between equal salts
   bool use_cache = true;
   int32_t priority = 0;  // higher first
   std::string tenant;    // who shares the engine with the others
@@ -63,6 +64,8 @@ struct TextEvent {
   std::string text;    // perhaps empty: the token gave nothing that can be shown yet
   TokenId token = -1;  // -1: text that was held back
   std::vector<ScoredToken> scored;
+  // Of the prompt: from its second token on, before anything of the answer. begin_bytes is 0.
+  std::vector<ScoredToken> prompt;
 };
 
 class TextStream {

@@ -113,6 +113,18 @@ void Answers(const Model& model) {
   CHECK(r.ttft_ms > 0 && r.total_ms >= r.ttft_ms && r.total_ms + 1e-6 >= r.queue_ms + r.prefill_ms + r.decode_ms);
   CHECK(r.drafts_accepted <= r.drafts_proposed && r.bytes_read > 0);
 
+  // What was generated has the same log-probabilities where it is a prompt.
+  Request scored_request{.prompt_ids = *ids, .max_tokens = 0, .prompt_logprobs = 2};
+  scored_request.prompt_ids.insert(scored_request.prompt_ids.end(), sampled.ids.begin(), sampled.ids.end());
+  const ridge::Answer scores = Finish(model.Submit(scored_request));
+  CHECK(scores.ids.empty() && scores.receipt.cached_tokens == 0);
+  CHECK(scores.prompt_logprobs.size() + 1 == scored_request.prompt_ids.size());
+  for (size_t i = 0; i < 30; i++) {
+    const ridge::TokenLogprob& made = again->logprobs[i];
+    const ridge::TokenLogprob& found = scores.prompt_logprobs[ids->size() - 1 + i];
+    CHECK(made.token == found.token && made.logprob == found.logprob && made.top == found.top);
+  }
+
   Request none = Sampled(0);
   none.use_cache = false;
   const ridge::Answer only = Finish(model.Submit(none));
@@ -223,6 +235,7 @@ void WrongRequests(const Model& model, const Model& base) {
   REFUSED(model.Submit({.prompt = std::string(30000, 'x')}), Code::kOutOfRange, "30000 tokens");
   REFUSED(model.Submit({.prompt = "a", .stop = {""}}), Code::kInvalidArgument, "stop");
   REFUSED(model.Submit({.prompt = "a", .logprobs = 21}), Code::kInvalidArgument, "logprobs");
+  REFUSED(model.Submit({.prompt = "a", .prompt_logprobs = 21}), Code::kInvalidArgument, "prompt_logprobs");
   REFUSED(model.Submit({.prompt = "a", .template_kwargs = "{}"}), Code::kInvalidArgument, "template_kwargs");
   REFUSED(model.Submit({.messages = {{"user", "x"}}, .template_kwargs = "[1"}), Code::kInvalidArgument,
           "template_kwargs");

@@ -95,7 +95,11 @@ static void life_cycle(ridge_model* model) {
   CHECK(receipt.reason == RIDGE_FINISH_LENGTH && receipt.generated_tokens == 20 && receipt.bytes_read > 0);
   CHECK(ridge_stream_next(stream, 0, &what, &event, NULL) == RIDGE_OK && what == RIDGE_GOT_END);
   request = text_request(NULL, 5);
+  request.prompt_logprobs = 1;
   CHECK(ridge_stream_fork(stream, &request, &fork, NULL) == RIDGE_OK);
+  CHECK(ridge_stream_next(fork, -1, &what, &event, NULL) == RIDGE_OK && event.n_prompt_logprobs == 1);
+  CHECK(event.prompt_logprobs[0].n_top == 1 &&
+        event.prompt_logprobs[0].logprob <= event.prompt_logprobs[0].top[0].logprob);
   memset(&got, 0, sizeof(got));
   CHECK(ridge_stream_run(fork, collect, &got, NULL) == RIDGE_OK && got.events >= 5);
   print_ids("fork", fork);

@@ -13,6 +13,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from serving import RIDGE, SIGINT, SIGTERM, Server, head, idle
 try:
+    import numpy as np
     import tiny_model
     MISSING = ""
 except ImportError as error:
@@ -128,6 +129,75 @@ class Answers(unittest.TestCase):
         plain, echoed = self.good(TEXT, echo), self.good(TEXT, {**echo, "echo": True})
         self.assertEqual(echoed["choices"][0]["text"], "the quick" + plain["choices"][0]["text"])
         self.assertEqual(choices(self.server.stream(TEXT, {**echo, "echo": True}))[0][0], echoed["choices"][0]["text"])
+
+    def test_log_probabilities_of_the_prompt(self):
+        ids = self.good("/tokenize", {"content": "the quick brown caf\u00e9 \u4e16 and the"})["tokens"]
+        made = self.good(TEXT, {"prompt": ids, "max_tokens": 40, "temperature": 1, "seed": 4, "logprobs": 3, "ignore_eos": True, "logit_bias": {str(i): -100 for i in range(3)}})
+        answer = made["choices"][0]["logprobs"]
+        text = "the quick brown caf\u00e9 \u4e16 and the"
+        whole = {"prompt": text, "max_tokens": 40, "temperature": 1, "seed": 4, "logprobs": 3, "ignore_eos": True, "echo": True, "logit_bias": {str(i): -100 for i in range(3)}}
+        choice = self.good(TEXT, whole)["choices"][0]
+        lp, n = choice["logprobs"], len(ids)
+        self.assertEqual({len(lp[k]) for k in ("tokens", "token_logprobs", "top_logprobs", "text_offset")}, {n + 40})
+        self.assertEqual((lp["token_logprobs"][0], lp["top_logprobs"][0], lp["text_offset"][0]), (None, None, 0))
+        self.assertTrue(choice["text"].startswith(text))
+        # What was generated has the same bits where it is a prompt, whatever was cached, in one piece or streamed.
+        self.assertEqual(lp["token_logprobs"][n:], answer["token_logprobs"])
+        self.assertEqual(lp["top_logprobs"][n:], answer["top_logprobs"])
+        for token, at in zip(lp["tokens"][:n], lp["text_offset"]):
+            if "bytes:" not in token:
+                self.assertEqual(choice["text"][at:at + len(token)], token)
+        self.assertEqual(choices(self.server.stream(TEXT, whole)), choices([{"choices": [choice]}]))
+        rows = os.path.join(os.path.dirname(self.path), "rows.f32")
+        subprocess.run([RIDGE, "logits", "-m", self.path, "--ids", ",".join(map(str, ids)), "-o", rows], stdin=subprocess.DEVNULL, capture_output=True, check=True)
+        logits = np.fromfile(rows, np.float32).reshape(n, -1).astype(np.float64)
+        for i in range(1, n):
+            self.assertAlmostEqual(lp["token_logprobs"][i], logits[i - 1][ids[i]] - np.log(np.exp(logits[i - 1]).sum()), places=4)
+        for more, param in (("-ub", "5"), ("--spec", "off"), ("--kv-page", "16")):
+            with Server(self.path, "-np", "1", "-c", "200", more, param) as other:
+                again = other.post(TEXT, whole)[1]
+                self.assertEqual(again["choices"], [choice])
+                scored = other.post(TEXT, {**whole, "prompt": ids + self.ids_of(made), "max_tokens": 0})[1]
+                self.assertEqual(scored["choices"][0]["logprobs"]["token_logprobs"], lp["token_logprobs"])
+                self.assertEqual(scored["choices"][0]["logprobs"]["top_logprobs"], lp["top_logprobs"])
+                self.assertEqual((scored["usage"]["completion_tokens"], scored["usage"]["prompt_tokens_details"]["cached_tokens"], scored["choices"][0]["finish_reason"]), (0, 0, "length"))
+                self.assertEqual(other.metrics()["ridge:generation_tokens_total"], 40)
+
+    def ids_of(self, document):
+        """Of an answer in whole characters or bytes, the ids by its tokens' names."""
+        out = []
+        for name in document["choices"][0]["logprobs"]["tokens"]:
+            raw = bytes.fromhex(name[6:].replace("\\x", "")) if name.startswith("bytes:") else name.encode()
+            out.append(self.vocabulary()[raw])
+        return out
+
+    def vocabulary(self):
+        if not hasattr(self, "_vocabulary"):
+            pieces = self.good("/tokenize", {"content": "the quick ck", "with_pieces": True})["tokens"]
+            self.__class__._vocabulary = {bytes([b]): 3 + b for b in range(256)}
+            merges = ["th", "the", " the", "qu", "ck"]
+            self._vocabulary.update({m.encode(): 259 + i for i, m in enumerate(merges)})
+            for token in pieces:
+                piece = token["piece"].encode() if isinstance(token["piece"], str) else bytes(token["piece"])
+                assert self._vocabulary[piece] == token["id"], token
+        return self._vocabulary
+
+    def test_log_probabilities_of_several_prompts(self):
+        body = {"prompt": ["the quick", "q"], "n": 2, "max_tokens": 3, "temperature": 1, "seed": 1, "logprobs": 1, "echo": True, "ignore_eos": True}
+        found = self.good(TEXT, body)["choices"]
+        self.assertEqual(choices(self.server.stream(TEXT, body)), choices([{"choices": found}]))
+        for prompt, group in (("the quick", found[:2]), ("q", found[2:])):
+            n = len(self.good("/tokenize", {"content": prompt})["tokens"])
+            for choice in group:
+                self.assertTrue(choice["text"].startswith(prompt))
+                self.assertEqual(len(choice["logprobs"]["tokens"]), n + 3)
+                self.assertIsNone(choice["logprobs"]["token_logprobs"][0])
+                self.assertEqual(choice["logprobs"]["token_logprobs"][:n], group[0]["logprobs"]["token_logprobs"][:n])
+        special = self.good(TEXT, {"prompt": [1, 5, 0, 7], "max_tokens": 0, "logprobs": 0, "echo": True})["choices"][0]
+        self.assertEqual((special["text"], special["logprobs"]["text_offset"]), ("<|im_start|>\x02<|endoftext|>\x04", [0, 12, 13, 26]))
+        self.assertIsNone(special["logprobs"]["top_logprobs"])
+        self.bad(400, "suffix", TEXT, {"prompt": "a", "suffix": "b"})
+        self.bad(400, "best_of", TEXT, {"prompt": "a", "best_of": 2})
 
     def test_ridge_run_gives_the_same_text(self):
         for text in ("the quick", "caf\u00e9 <|im_end|> the"):

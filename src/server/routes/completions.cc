@@ -40,12 +40,7 @@ Result<Asked> Read(const Context& context, const Request& request) {
   fields.Integer("logprobs", logprobs, 0, engine::kMaxLogprobs);
   generation.text.logprobs = static_cast<int32_t>(logprobs);
   fields.Bool("echo", asked.echo);
-  if (asked.echo && logprobs >= 0) {
-    fields.Refuse(Error{.code = Code::kUnsupported,
-                        .what = "log-probabilities of the prompt are not there yet",
-                        .where = "echo",
-                        .remedy = "leave out 'echo' or 'logprobs'"});
-  }
+  if (asked.echo) generation.text.prompt_logprobs = generation.text.logprobs;
   fields.NotYet("suffix", {"\"\""});
   fields.NotYet("best_of", {"1"});
   RIDGE_RETURN_IF_ERROR(fields.Done());
@@ -60,11 +55,13 @@ Result<Reply> Run(const Context& context, const Request& request) {
                   .include_usage = generation.include_usage,
                   .logprobs = generation.text.logprobs >= 0,
                   .n = generation.n,
+                  .echo_logprobs = generation.text.prompt_logprobs >= 0,
                   .prompt_field = "prompt",
                   .seed = generation.text.sampling.seed};
   std::vector<std::unique_ptr<service::TextStream>> streams;
   for (Prompt& prompt : asked.prompts) {
     if (asked.echo) {
+      form.echo_special.push_back(!prompt.ids.empty());
       form.echo.push_back(prompt.ids.empty() ? prompt.text
                                              : text::ReplaceInvalidUtf8(context.tokenizer().Decode(prompt.ids, true)));
     }
