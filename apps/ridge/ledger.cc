@@ -10,6 +10,7 @@
 
 #include "graph/graph.h"
 #include "lab/work.h"
+#include "service/receipt_sum.h"
 
 namespace ridge::app {
 namespace {
@@ -145,84 +146,36 @@ std::string Cell(const std::optional<double>& value, int decimals) {
 
 }  // namespace
 
-// Of a chat: by the time that each turn's decoding took.
-std::optional<double> MeanGain(const std::vector<Receipt>& turns) {
-  double with = 0, without = 0;
-  bool any = false;
-  for (const Receipt& turn : turns) {
-    with += turn.predicted_ms;
-    without += turn.predicted_ms * turn.speculation_gain.value_or(1);
-    any = any || turn.speculation_gain;
-  }
-  return any && with > 0 ? std::optional(without / with) : std::nullopt;
-}
-
 double MsSinceStart() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - kStart).count();
 }
 
 void AddTurn(Ledger& ledger, const Receipt& turn) {
   ledger.turns.push_back(turn);
-  Receipt& sum = ledger.receipt;
-  sum.reason = turn.reason;
-  sum.tokenize_ms += turn.tokenize_ms;
-  sum.queue_ms += turn.queue_ms;
-  sum.prompt_n += turn.prompt_n;
-  sum.cache_n += turn.cache_n;
-  sum.prompt_chunks += turn.prompt_chunks;
-  sum.prompt_ms += turn.prompt_ms;
-  sum.predicted_n += turn.predicted_n;
-  sum.predicted_ms += turn.predicted_ms;
-  sum.sample_ms += turn.sample_ms;
-  sum.detokenize_ms += turn.detokenize_ms;
-  sum.detokenize_after_ms += turn.detokenize_after_ms;
-  sum.nan_logits += turn.nan_logits;
-  sum.decode_steps += turn.decode_steps;
-  sum.draft_ms += turn.draft_ms;
-  sum.drafts_proposed += turn.drafts_proposed;
-  sum.drafts_accepted += turn.drafts_accepted;
-  sum.speculation_gain = MeanGain(ledger.turns);
-  if (!sum.ttft_ms) sum.ttft_ms = turn.ttft_ms;
+  ledger.receipt = service::InTurn(ledger.turns).receipt;
 }
 
 Json LedgerJson(const Ledger& ledger, const Runtime& runtime, const Ceilings& ceilings) {
   const auto [prefill, decode] = Phases(ledger, runtime, ceilings);
-  const Receipt& r = ledger.receipt;
   Json parts = Json::object();
   for (const auto& [name, ms] : Parts(ledger)) parts[name] = ms;
-  return {{"finish_reason", std::string(engine::Name(r.reason))},
-          {"load_ms", ledger.load_ms},
-          {"load_parts_ms",
-           {{"open", runtime.times().open_ms},
-            {"model", runtime.times().model_ms},
-            {"compile", runtime.times().compile_ms},
-            {"vocabulary", ledger.vocabulary_ms}}},
-          {"tokenize_ms", r.tokenize_ms},
-          {"queue_ms", r.queue_ms},
-          {"prompt_n", r.prompt_n},
-          {"prompt_ms", r.prompt_ms},
-          {"prompt_per_second", OrNull(prefill.per_second)},
-          {"prompt_chunks", r.prompt_chunks},
-          {"cache_n", r.cache_n},
-          {"predicted_n", r.predicted_n},
-          {"predicted_ms", r.predicted_ms},
-          {"predicted_per_second", OrNull(decode.per_second)},
-          {"sample_ms", r.sample_ms},
-          {"detokenize_ms", r.detokenize_ms},
-          {"ttft_ms", OrNull(r.ttft_ms)},
-          {"decode_steps", r.decode_steps},
-          {"draft_ms", r.draft_ms},
-          {"drafts_proposed", r.drafts_proposed},
-          {"drafts_accepted", r.drafts_accepted},
-          {"speculation_gain", OrNull(r.speculation_gain)},
-          {"total_ms", ledger.total_ms},
-          {"parts_ms", std::move(parts)},
-          {"read_gbps", OrNull(decode.read_gbps)},
-          {"read_ceiling_gbps", OrNull(ceilings.ReadGbps(runtime.program().n_threads()))},
-          {"bound", BoundName(decode.bound)},
-          {"ceiling_share", decode.bound ? Json(decode.bound->share) : Json(nullptr)},
-          {"ceiling_reason", CeilingReason(decode, runtime, ceilings)},
-          {"phases", {{"prefill", PhaseJson(prefill)}, {"decode", PhaseJson(decode)}}}};
+  Json document = {{"finish_reason", std::string(engine::Name(ledger.receipt.reason))},
+                   {"load_ms", ledger.load_ms},
+                   {"load_parts_ms",
+                    {{"open", runtime.times().open_ms},
+                     {"model", runtime.times().model_ms},
+                     {"compile", runtime.times().compile_ms},
+                     {"vocabulary", ledger.vocabulary_ms}}}};
+  document.update(service::ReceiptJson(service::InTurn(ledger.turns)));
+  document["total_ms"] = ledger.total_ms;
+  document["parts_ms"] = std::move(parts);
+  document["read_gbps"] = OrNull(decode.read_gbps);
+  document["read_ceiling_gbps"] = OrNull(ceilings.ReadGbps(runtime.program().n_threads()));
+  document["bound"] = BoundName(decode.bound);
+  document["ceiling_share"] = decode.bound ? Json(decode.bound->share) : Json(nullptr);
+  document["ceiling_reason"] = CeilingReason(decode, runtime, ceilings);
+  document["phases"] = {{"prefill", PhaseJson(prefill)}, {"decode", PhaseJson(decode)}};
+  return document;
 }
 
 std::string LedgerTable(const Ledger& ledger, const Runtime& runtime, const Ceilings& ceilings) {

@@ -11,6 +11,7 @@
 
 #include "server/api_error.h"
 #include "server/logprobs.h"
+#include "service/receipt_sum.h"
 
 namespace ridge::server {
 namespace {
@@ -258,75 +259,12 @@ class Answer final : public Source {
         prompt, answer, prompt + answer, cached);
   }
 
-  // Of several choices the sum; times of the whole are those of the slowest.
   std::string Ledger() const {
-    Receipt sum = choices_.front().stream->receipt();
-    if (choices_.size() > 1) {
-      sum.prompt_n = SumOfPrompts([](const Receipt& r) { return r.prompt_n; });
-      sum.cache_n = SumOfPrompts([](const Receipt& r) { return r.cache_n; });
-      for (size_t i = 1; i < choices_.size(); i++) {
-        const Receipt& r = choices_[i].stream->receipt();
-        sum.tokenize_ms += i % static_cast<size_t>(form_.n) == 0 ? r.tokenize_ms : 0;
-        sum.prompt_ms = std::max(sum.prompt_ms, r.prompt_ms);
-        sum.queue_ms = std::max(sum.queue_ms, r.queue_ms);
-        sum.predicted_n += r.predicted_n;
-        sum.predicted_ms = std::max(sum.predicted_ms, r.predicted_ms);
-        sum.sample_ms += r.sample_ms;
-        sum.detokenize_ms += r.detokenize_ms;
-        if (r.ttft_ms) sum.ttft_ms = std::min(sum.ttft_ms.value_or(*r.ttft_ms), *r.ttft_ms);
-        sum.preemptions += r.preemptions;
-        sum.drafts_proposed += r.drafts_proposed;
-        sum.drafts_accepted += r.drafts_accepted;
-        sum.decode_steps += r.decode_steps;
-        sum.draft_ms += r.draft_ms;
-        sum.kv_pages += r.kv_pages;
-        sum.computed_n += r.computed_n;
-        sum.nan_logits += r.nan_logits;
-        sum.total_ms = std::max(sum.total_ms, r.total_ms);
-      }
-    }
-    const auto decoded = Sum<int64_t>([](const Receipt& r) { return std::max<int64_t>(0, r.predicted_n - 1); });
-    const auto or_null = [](const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); };
-    std::optional<double> rate;
-    if (sum.predicted_ms > 0 && decoded > 0) rate = 1000.0 * static_cast<double>(decoded) / sum.predicted_ms;
-    const Json ledger = {{"tokenize_ms", sum.tokenize_ms},
-                         {"queue_ms", sum.queue_ms},
-                         {"prompt_n", sum.prompt_n},
-                         {"prompt_ms", sum.prompt_ms},
-                         {"prompt_per_second", or_null(sum.prompt_per_second())},
-                         {"prompt_chunks", sum.prompt_chunks},
-                         {"cache_n", sum.cache_n},
-                         {"predicted_n", sum.predicted_n},
-                         {"predicted_ms", sum.predicted_ms},
-                         {"predicted_per_second", or_null(rate)},
-                         {"sample_ms", sum.sample_ms},
-                         {"detokenize_ms", sum.detokenize_ms},
-                         {"ttft_ms", or_null(sum.ttft_ms)},
-                         {"total_ms", sum.total_ms},
-                         {"computed_n", sum.computed_n},
-                         {"preemptions", sum.preemptions},
-                         {"drafts_proposed", sum.drafts_proposed},
-                         {"drafts_accepted", sum.drafts_accepted},
-                         {"decode_steps", sum.decode_steps},
-                         {"draft_ms", sum.draft_ms},
-                         {"speculation_gain", or_null(Gain())},
-                         {"kv_pages", sum.kv_pages},
-                         {"nan_logits", sum.nan_logits},
-                         {"seed", form_.seed}};
+    std::vector<Receipt> receipts;
+    for (const Choice& choice : choices_) receipts.push_back(choice.stream->receipt());
+    Json ledger = service::ReceiptJson(service::AtOnce(receipts, static_cast<size_t>(form_.n)));
+    ledger["seed"] = form_.seed;
     return ledger.dump();
-  }
-
-  // Of all choices, by the time that the decoding of each took; null where nothing was drafted.
-  std::optional<double> Gain() const {
-    double with = 0, without = 0;
-    bool any = false;
-    for (const Choice& choice : choices_) {
-      const Receipt& r = choice.stream->receipt();
-      with += r.predicted_ms;
-      without += r.predicted_ms * r.speculation_gain.value_or(1);
-      any = any || r.speculation_gain;
-    }
-    return any && with > 0 ? std::optional(without / with) : std::nullopt;
   }
 
   const Context* context_;

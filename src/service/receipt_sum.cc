@@ -1,0 +1,119 @@
+#include "service/receipt_sum.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+namespace ridge::service {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+
+// By the time that each answer's decoding took; nothing where nothing was drafted.
+std::optional<double> MeanGain(std::span<const Receipt> receipts) {
+  double with = 0, without = 0;
+  bool any = false;
+  for (const Receipt& r : receipts) {
+    with += r.predicted_ms;
+    without += r.predicted_ms * r.speculation_gain.value_or(1);
+    any = any || r.speculation_gain;
+  }
+  return any && with > 0 ? std::optional(without / with) : std::nullopt;
+}
+
+// What adds up however the answers came.
+void AddAnswer(ReceiptSum& sum, const Receipt& r) {
+  Receipt& all = sum.receipt;
+  sum.decoded_n += std::max<int64_t>(0, r.predicted_n - 1);
+  all.predicted_n += r.predicted_n;
+  all.sample_ms += r.sample_ms;
+  all.detokenize_ms += r.detokenize_ms;
+  all.detokenize_after_ms += r.detokenize_after_ms;
+  all.nan_logits += r.nan_logits;
+  all.preemptions += r.preemptions;
+  all.decode_steps += r.decode_steps;
+  all.draft_ms += r.draft_ms;
+  all.drafts_proposed += r.drafts_proposed;
+  all.drafts_accepted += r.drafts_accepted;
+  all.computed_n += r.computed_n;
+  all.bytes_read += r.bytes_read;
+}
+
+void AddPrompt(Receipt& all, const Receipt& r) {
+  all.tokenize_ms += r.tokenize_ms;
+  all.prompt_n += r.prompt_n;
+  all.cache_n += r.cache_n;
+  all.prompt_chunks += r.prompt_chunks;
+}
+
+}  // namespace
+
+ReceiptSum InTurn(std::span<const Receipt> turns) {
+  ReceiptSum sum;
+  Receipt& all = sum.receipt;
+  for (const Receipt& r : turns) {
+    AddAnswer(sum, r);
+    AddPrompt(all, r);
+    all.reason = r.reason;
+    all.queue_ms += r.queue_ms;
+    all.prompt_ms += r.prompt_ms;
+    all.predicted_ms += r.predicted_ms;
+    all.total_ms += r.total_ms;
+    all.kv_pages = std::max(all.kv_pages, r.kv_pages);
+    if (!all.ttft_ms) all.ttft_ms = r.ttft_ms;
+  }
+  all.speculation_gain = MeanGain(turns);
+  return sum;
+}
+
+ReceiptSum AtOnce(std::span<const Receipt> receipts, size_t answers) {
+  ReceiptSum sum;
+  Receipt& all = sum.receipt;
+  all.reason = receipts.front().reason;
+  for (size_t i = 0; i < receipts.size(); i++) {
+    const Receipt& r = receipts[i];
+    AddAnswer(sum, r);
+    if (i % answers == 0) AddPrompt(all, r);
+    all.queue_ms = std::max(all.queue_ms, r.queue_ms);
+    all.prompt_ms = std::max(all.prompt_ms, r.prompt_ms);
+    all.predicted_ms = std::max(all.predicted_ms, r.predicted_ms);
+    all.total_ms = std::max(all.total_ms, r.total_ms);
+    all.kv_pages += r.kv_pages;
+    if (r.ttft_ms) all.ttft_ms = std::min(all.ttft_ms.value_or(*r.ttft_ms), *r.ttft_ms);
+  }
+  all.speculation_gain = MeanGain(receipts);
+  return sum;
+}
+
+Json ReceiptJson(const ReceiptSum& sum) {
+  const Receipt& r = sum.receipt;
+  std::optional<double> rate;
+  if (r.predicted_ms > 0 && sum.decoded_n > 0) rate = 1000.0 * static_cast<double>(sum.decoded_n) / r.predicted_ms;
+  return {{"tokenize_ms", r.tokenize_ms},
+          {"queue_ms", r.queue_ms},
+          {"prompt_n", r.prompt_n},
+          {"prompt_ms", r.prompt_ms},
+          {"prompt_per_second", OrNull(r.prompt_per_second())},
+          {"prompt_chunks", r.prompt_chunks},
+          {"cache_n", r.cache_n},
+          {"predicted_n", r.predicted_n},
+          {"predicted_ms", r.predicted_ms},
+          {"predicted_per_second", OrNull(rate)},
+          {"sample_ms", r.sample_ms},
+          {"detokenize_ms", r.detokenize_ms},
+          {"ttft_ms", OrNull(r.ttft_ms)},
+          {"total_ms", r.total_ms},
+          {"computed_n", r.computed_n},
+          {"preemptions", r.preemptions},
+          {"decode_steps", r.decode_steps},
+          {"draft_ms", r.draft_ms},
+          {"drafts_proposed", r.drafts_proposed},
+          {"drafts_accepted", r.drafts_accepted},
+          {"speculation_gain", OrNull(r.speculation_gain)},
+          {"kv_pages", r.kv_pages},
+          {"bytes_read", r.bytes_read},
+          {"nan_logits", r.nan_logits}};
+}
+
+}  // namespace ridge::service
