@@ -1,6 +1,7 @@
 // ridge embed: a vector for each text.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@
 
 namespace ridge::app {
 namespace {
+
+constexpr int64_t kTokensAround = 16;  // BOS, EOS, CLS, SEP and the space that SentencePiece puts first
 
 struct Options {
   ModelOptions model;
@@ -41,7 +44,12 @@ Status Embed(const Options& o, Output& out) {
   const std::vector<std::string> texts = Texts(text, o.lines);
   if (texts.empty())
     return Fail(Code::kInvalidArgument, "the file holds no text").Where("--lines").Found("empty lines only");
-  RIDGE_ASSIGN_OR_RETURN(auto runtime, o.model.Load({.embeddings = true, .context_tokens = 0}));
+  // KV for the longest text, not for the context: a token spells a byte at least, but for those that stand around a text.
+  size_t longest = 0;
+  for (const std::string& t : texts) longest = std::max(longest, t.size());
+  RIDGE_ASSIGN_OR_RETURN(auto runtime, o.model.Load({.embeddings = true,
+                                                     .context_tokens = 0,
+                                                     .most_tokens = static_cast<int64_t>(longest) + kTokensAround}));
   RIDGE_ASSIGN_OR_RETURN(const auto embedder, service::Embedder::Create(std::move(runtime), options));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<service::Embedding> embeddings, embedder->Embed(texts));
   if (out.json) {

@@ -135,6 +135,7 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .threads = threads_,
                                   .isa = isa_,
                                   .context_tokens = context_ ? context_ : needs.context_tokens,
+                                  .most_tokens = context_ ? std::nullopt : needs.most_tokens,
                                   .batch_tokens = batch_,
                                   .chunk_tokens = chunk_,
                                   .embeddings = needs.embeddings,

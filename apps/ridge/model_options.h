@@ -22,8 +22,9 @@ struct LoadNeeds {
   bool embeddings = false;
   int64_t logit_rows = 1;  // rows of a step that may give logits
   std::optional<int64_t> context_tokens =
-      {};                 // where -c is not given (bench sizes its own); not given: the default of the runtime
-  int64_t sequences = 1;  // that the KV pool has room for
+      {};  // where -c is not given (bench sizes its own); not given: the default of the runtime
+  std::optional<int64_t> most_tokens = {};  // of a request: a context that is not given with -c is no longer
+  int64_t sequences = 1;                    // that the KV pool has room for
   std::optional<uint64_t> kv_bytes = {};
   const service::Runtime* draft = nullptr;  // a model that will draft for it: see RuntimeOptions
 };

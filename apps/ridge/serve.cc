@@ -30,6 +30,7 @@ struct Options {
   int64_t running = 8, waiting = 1024;
   SpeculationOptions speculation{"auto"};
   std::string kv_memory, alias, prefix_cache_file;
+  double stall_s = server::Context().stall_s;
   bool no_prefix_cache = false, embeddings = false;
 };
 
@@ -144,6 +145,7 @@ Status Serve(const Options& o, Output& out) {
        .created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
                       .count(),
        .speculation = speculation,
+       .stall_s = o.stall_s,
        .version = RIDGE_VERSION});
   const service::Runtime& loaded = embeddings ? embedder->runtime() : service->runtime();
   if (out.json) {
@@ -214,6 +216,10 @@ void AddServe(CLI::App& root, Invocation& invocation) {
   app->add_option("-a,--alias", options->alias,
                   "name of the model in the API (default: as in the store, or the file's name)");
   app->add_option("--drain", server.drain_s, "seconds that running requests get to finish after SIGTERM")
+      ->capture_default_str()
+      ->check(CLI::Range(0.0, 86400.0));
+  app->add_option("--stall-timeout", options->stall_s,
+                  "seconds that a step may last before /health says that the engine is stalled")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
   app->add_option("--max-connections", server.max_connections, "open connections; more are refused")

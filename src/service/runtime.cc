@@ -241,6 +241,10 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
                                                                                 : model::ModelOutput::kLogits));
   if (options.draft != nullptr) RIDGE_RETURN_IF_ERROR(CheckDraftModel(*runtime->model_, options.draft->model()));
   RIDGE_RETURN_IF_ERROR(runtime->ResolveContext(options));
+  if (options.most_tokens && runtime->context_tokens_ > *options.most_tokens) {
+    runtime->context_tokens_ = std::max<int64_t>(1, *options.most_tokens);
+    runtime->context_reason_ = "no text is longer";
+  }
   if (runtime->model_->encoder()) runtime->ResolveEncoder(options);
   if (runtime->model_->output() == model::ModelOutput::kEmbeddings) runtime->logit_rows_ = runtime->chunk_tokens_;
 

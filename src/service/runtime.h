@@ -30,7 +30,8 @@ struct RuntimeOptions {
   std::string isa;             // empty: the best that this CPU has
   std::optional<int64_t>
       context_tokens;  // prompt and output of one request; 0: what the model was trained for; not given: that, at most 4096
-  std::optional<int64_t> batch_tokens;  // most prompt tokens that are asked for at once; not given: 2048
+  std::optional<int64_t> most_tokens = {};  // no request will be longer: a context that nobody gave need not be either
+  std::optional<int64_t> batch_tokens;      // most prompt tokens that are asked for at once; not given: 2048
   std::optional<int64_t> chunk_tokens;  // prompt tokens of one step; not given: 512, or batch_tokens if that is less
   bool embeddings = false;              // the graph ends at the final norm; always so for an encoder
   int64_t logit_rows = 1;               // rows of a step that may give logits

@@ -163,6 +163,18 @@ class Embed(unittest.TestCase):
         whole = self.document("embed", "-m", self.llama, "-p", long, "--pooling", "mean")["embeddings"]
         self.assertEqual(self.document("embed", "-m", self.llama, "-p", long, "--pooling", "mean", "-ub", "7")["embeddings"], whole)
 
+    def test_memory_is_for_the_texts_and_not_for_the_context(self):
+        path = os.path.join(self.folder.name, "long.gguf")
+        write_tiny_model(path, context=1 << 24)
+        small = self.document("embed", "-m", path, "-p", "the quick", "--pooling", "mean")
+        self.assertLess(small["config"]["n_ctx"], 40)
+        self.assertEqual(small["config"]["n_ctx_reason"], "no text is longer")
+        long = self.document("embed", "-m", path, "-p", "\U0001f642" * 700, "--pooling", "mean")  # as many tokens as bytes
+        self.assertEqual(long["embeddings"][0]["tokens"], 2800)
+        self.assertLess(long["config"]["kv_pages"], 100)
+        given = self.document("embed", "-m", path, "-p", "the quick", "--pooling", "mean", "-c", "1000")
+        self.assertEqual((given["config"]["n_ctx"], given["embeddings"]), (1000, small["embeddings"]))
+
     def test_refusals(self):
         too_long = " ".join(["the"] * 60)
         for args, words in (

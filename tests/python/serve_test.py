@@ -199,6 +199,18 @@ class Answers(unittest.TestCase):
         self.bad(400, "suffix", TEXT, {"prompt": "a", "suffix": "b"})
         self.bad(400, "best_of", TEXT, {"prompt": "a", "best_of": 2})
 
+    def test_a_step_longer_than_the_limit_is_told(self):
+        with Server(self.path, "-c", "200", "--stall-timeout", "0") as server:
+            self.assertEqual(server.get("/health")[0], 200)
+            for _ in range(50):
+                with server.open_stream(TEXT, {"prompt": "the", "max_tokens": 190, "ignore_eos": True}):
+                    status, _, body = server.get("/health")
+                if status == 503:
+                    break
+            self.assertEqual((status, json.loads(body)["status"]), (503, "stalled"))
+        run = subprocess.run([RIDGE, "serve", "-m", self.path, "--stall-timeout", "-1"], stdin=subprocess.DEVNULL, capture_output=True)
+        self.assertEqual(run.returncode, 2)
+
     def test_ridge_run_gives_the_same_text(self):
         for text in ("the quick", "caf\u00e9 <|im_end|> the"):
             served = self.good(TEXT, {"prompt": text, "max_tokens": 30, "temperature": 0})["choices"][0]
