@@ -12,8 +12,10 @@ void AddBench(CLI::App& root, Invocation& invocation);
 void AddDoctor(CLI::App& root, Invocation& invocation);
 void AddInspect(CLI::App& root, Invocation& invocation);
 void AddEmbed(CLI::App& root, Invocation& invocation);
+void AddKld(CLI::App& root, Invocation& invocation);
 void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
+void AddPerplexity(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
 void AddRoofline(CLI::App& root, Invocation& invocation);
@@ -33,6 +35,8 @@ inline constexpr AddCommand kCommands[] = {
     AddRoofline,
     AddEmbed,
     AddLogits,
+    AddPerplexity,
+    AddKld,
     AddInspect,
     AddTokenize,
     AddTemplate,
