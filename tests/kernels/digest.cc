@@ -160,7 +160,10 @@ void MatMulDigest(const Kernels& kernels, PanelKind kind, Hash& hash) {
     const int64_t n_panels = (shape.rows + 15) / 16;
     const std::vector<float> bias = random.Floats(n_panels * 16, 1.0f);
     int turn = 0;
-    for (int64_t tokens = 1; tokens <= 17; tokens += shape.rows > 100 ? 5 : 1, turn++) {
+    std::vector<int64_t> counts;
+    for (int64_t tokens = 1; tokens <= 17; tokens += shape.rows > 100 ? 5 : 1) counts.push_back(tokens);
+    if (shape.rows == 37) counts.insert(counts.end(), {23, 38, 71, 131});  // sharing what is unpacked, 64 at most
+    for (const int64_t tokens : counts) {
       const int fills[] = {-1, -1, 0xff, 0x00, 0x7f, 0x80};
       const std::vector<uint8_t> panels =
           Panels(kind, scales, n_panels, shape.k, fills[turn % 6], turn % 6 == 1 && turn > 6, random);
@@ -180,6 +183,7 @@ void MatMulDigest(const Kernels& kernels, PanelKind kind, Hash& hash) {
                       .token_end = tokens,
                       .bias = turn % 3 == 1 ? bias.data() : nullptr};
       hash.Floats(Multiply(kernels, kind, args, tokens, turn % 5 == 4));
+      turn++;
     }
   }
 }

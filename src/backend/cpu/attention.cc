@@ -55,15 +55,33 @@ void CpuProgram::RunAppendKv(const Op& op) {
                      });
 }
 
+// Tokens of a tile. The more, the more rows share each read of K and V; the fewer, the more tiles there are for the threads, unless tiles
+// are cut into splits, which takes room for the parts of all rows.
+int64_t CpuProgram::TileTokens(const graph::AttentionSpec& spec, int64_t heads, int64_t wanted) const {
+  const int64_t most = kMaxQueryRows / heads, tokens = static_cast<int64_t>(step_->tokens.size());
+  if (pool_->size() == 1 || tokens * spec.kv_heads >= wanted * most) return most;
+  int64_t parts = 0, longest = 0;
+  for (size_t s = 0; s + 1 < step_->seq_start.size(); s++) {
+    const int64_t first = step_->seq_start[s], last = step_->seq_start[s + 1] - 1;
+    const int64_t highest = step_->positions[static_cast<size_t>(last)];
+    const int64_t lowest = spec.window > 0 ? step_->positions[static_cast<size_t>(first)] + 1 - spec.window : 0;
+    const int64_t splits = highest / kKvSplit - std::max<int64_t>(0, lowest) / kKvSplit + 1;
+    parts += (last + 1 - first) * spec.heads * splits;
+    longest = std::max(longest, splits);
+  }
+  const bool room = state_->full_stride() == 0 && parts * AttentionPartFloats(spec.head_dim) <= state_->parts_floats();
+  if (room && longest >= 2 * pool_->size()) return most;
+  const int64_t fewest = std::min(most, std::max<int64_t>(1, kMaxTileRows / heads));
+  return std::clamp(tokens * spec.kv_heads / wanted, fewest, most);
+}
+
 // Cuts the step's query rows into tiles, and tiles that would take more than their share of the time into units of some splits.
 void CpuProgram::PlanAttention(const graph::AttentionSpec& spec) {
   tiles_.clear();
   units_.clear();
   combined_.clear();
   const int64_t group = spec.heads / spec.kv_heads, heads = std::min<int64_t>(group, kMaxQueryRows);
-  const int64_t wanted = kUnitsPerThread * pool_->size(), all_tokens = static_cast<int64_t>(step_->tokens.size());
-  const int64_t fewest = std::max<int64_t>(1, kMaxTileRows / heads), most = kMaxQueryRows / heads;
-  const int64_t tile_tokens = std::clamp(all_tokens * spec.kv_heads / wanted, std::min(fewest, most), most);
+  const int64_t wanted = kUnitsPerThread * pool_->size(), tile_tokens = TileTokens(spec, heads, wanted);
   double total = 0;  // cost: tokens seen times rows
   const auto cost = [](const QueryTile& t) { return static_cast<double>((t.split_end - t.split_begin) * t.rows()); };
   for (size_t s = 0; s + 1 < step_->seq_start.size(); s++) {

@@ -138,6 +138,7 @@ class CpuProgram : public backend::Program {
   void StoreKv(int32_t layer, int64_t sequence, int64_t token, int64_t head, const float* k, const float* v);
   void RunAppendKv(const graph::Op& op);
   void RunAttention(const graph::Op& op);
+  int64_t TileTokens(const graph::AttentionSpec& spec, int64_t heads, int64_t wanted) const;
   void PlanAttention(const graph::AttentionSpec& spec);
   void AttendUnit(const graph::Op& op, const AttentionUnit& unit, int worker);
   void CombineTile(const graph::Op& op, const QueryTile& tile, int64_t row);

@@ -67,7 +67,8 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
       part_floats = std::max(part_floats, op.attention.heads * AttentionPartFloats(op.attention.head_dim));
   }
   if (n_threads > 1) {
-    constexpr int64_t kMoreSplits = 64;  // the last, partly filled split of so many sequences
+    // The last, partly filled split of so many sequences, or a chunk of a prompt of which all rows have parts.
+    constexpr int64_t kMoreSplits = 512;
     RIDGE_ASSIGN_OR_RETURN(
         state->parts_,
         Buffer::Allocate(static_cast<size_t>((kv_tokens / kKvSplit + kMoreSplits) * part_floats) * sizeof(float)));

@@ -345,29 +345,4 @@ static inline void Tile(const MatMulArgs& a, int64_t panel, int64_t t) {
   }
 }
 
-// One token: one panel after the other, a single stream from memory. Up to 32 tokens: the largest tile, which reads a panel once for all.
-// Many tokens: the panels come out of the cache, and the small tile needs fewer registers, unless unpacking is what costs.
-template <PanelKind kind>
-static void MatMul(const MatMulArgs& a) {
-  const int64_t tokens = a.token_end - a.token_begin;
-  if (tokens == 1) {
-    for (int64_t p = a.panel_begin; p < a.panel_end; p++) Tile<kind, kOnePanel, 1>(a, p, a.token_begin);
-    return;
-  }
-  [[maybe_unused]] const bool large = tokens <= 32 || Kind<kind>::kCostly;
-  for (int64_t p = a.panel_begin; p < a.panel_end; p += kPanelsOf<kColumns>) {
-    for (int64_t t = a.token_begin; t < a.token_end;) {
-      if constexpr (kMaxTokens >= 8) {
-        if (large && a.token_end - t > 4) {
-          Tile<kind, kColumns, 8>(a, p, t);
-          t += 8;
-          continue;
-        }
-      }
-      Tile<kind, kColumns, 4>(a, p, t);
-      t += 4;
-    }
-  }
-}
-
 }  // namespace RIDGE_ISA

@@ -3,6 +3,7 @@
 
 #include "attention-inl.h"
 #include "matmul_float-inl.h"
+#include "matmul_many-inl.h"
 #include "peak-inl.h"
 #include "recurrent-inl.h"
 

@@ -60,8 +60,9 @@ struct KindBase {
   static constexpr int kOffset = kOffsetOf;
   static constexpr bool kMin = kMinimum;
   static constexpr bool kWide = kWideBytes;
-  static constexpr float kFactor = 1;     // of d
-  static constexpr bool kCostly = false;  // to unpack: pays the largest tile at any number of tokens
+  static constexpr float kFactor = 1;          // of d
+  static constexpr int64_t kMany = INT64_MAX;  // tokens from which unpacking once for all of them pays
+  static constexpr bool kEight = true;         // whether tiles of eight tokens pay where the registers hold them
   static inline F Scale(const uint16_t* d) { return FHalf(d); }
 };
 
@@ -88,6 +89,7 @@ struct Kind<PanelKind::kQ5_0> : KindBase<PanelQ5_0, ScaleOf::kBlock32, 31, 16> {
 };
 template <>
 struct Kind<PanelKind::kQ5_1> : KindBase<PanelQ5_1, ScaleOf::kBlock32, 31, 0, true> {
+  static constexpr int64_t kMany = 17;
   template <int g>
   static inline B Group(const Block& b, int, int h) {
     return BOr(Nibbles<g>(b.q, h), BBitTo4<g>(BLoad(b.h + 4 * h)));
@@ -117,6 +119,7 @@ struct Kind<PanelKind::kMXFP4> : KindBase<PanelQ4_0, ScaleOf::kBlock32, 24, 12> 
 };
 template <>
 struct Kind<PanelKind::kNVFP4> : KindBase<PanelNVFP4, ScaleOf::kBlock16, 24, 12> {
+  static constexpr bool kEight = false;
   template <int g>
   static inline B Group(const Block& b, int, int h) {
     return BTable(kTableE2m1, Nibbles<g>(b.q, h));
@@ -138,6 +141,7 @@ struct Kind<PanelKind::kQ2_K> : KindBase<PanelQ2_K, ScaleOf::kInt16, 3, 0, true>
 };
 template <>
 struct Kind<PanelKind::kQ3_K> : KindBase<PanelQ3, ScaleOf::kInt16, 7, 4> {
+  static constexpr int64_t kMany = 9;
   template <int g>
   static inline B Group(const Block& b, int j, int h) {
     return BOr(Pairs<g>(b.q[j], h), BBitTo2<g>(BLoad(b.h[j] + 4 * h)));
@@ -152,6 +156,7 @@ struct Kind<PanelKind::kQ4_K> : KindBase<PanelQ4_K, ScaleOf::kInt32, 15, 0, true
 };
 template <>
 struct Kind<PanelKind::kQ5_K> : KindBase<PanelQ5_K, ScaleOf::kInt32, 31, 0, true> {
+  static constexpr int64_t kMany = 17;
   template <int g>
   static inline B Group(const Block& b, int j, int h) {
     return BOr(Nibbles<g>(b.q[j], h), BBitTo4<g>(BLoad(b.h[j] + 4 * h)));
@@ -159,6 +164,7 @@ struct Kind<PanelKind::kQ5_K> : KindBase<PanelQ5_K, ScaleOf::kInt32, 31, 0, true
 };
 template <>
 struct Kind<PanelKind::kQ6_K> : KindBase<PanelQ6_K, ScaleOf::kInt16, 63, 32> {
+  static constexpr int64_t kMany = 9;
   template <int g>
   static inline B Group(const Block& b, int j, int h) {
     return BOr(Nibbles<g>(b.q[j], h), BPairTo4<g % 4>(BLoad(b.h[j][g / 4] + 4 * h)));
@@ -198,10 +204,12 @@ struct KindIQ2 : KindBase<Panel, kScaleOf, 86, 43> {
 };
 template <>
 struct Kind<PanelKind::kIQ2_XXS> : KindIQ2<PanelQ3x32, ScaleOf::kInt32> {
-  static constexpr bool kCostly = true;
+  static constexpr int64_t kMany = 17;
 };
 template <>
-struct Kind<PanelKind::kIQ2> : KindIQ2<PanelQ3, ScaleOf::kInt16> {};
+struct Kind<PanelKind::kIQ2> : KindIQ2<PanelQ3, ScaleOf::kInt16> {
+  static constexpr int64_t kMany = 9;
+};
 // The codebook's -1, 0, 1 plus or minus 1/8, times 8.
 template <class Panel, ScaleOf kScaleOf>
 struct KindIQ1 : KindBase<Panel, kScaleOf, 18, 9> {
@@ -213,10 +221,12 @@ struct KindIQ1 : KindBase<Panel, kScaleOf, 18, 9> {
 };
 template <>
 struct Kind<PanelKind::kIQ1_S> : KindIQ1<PanelQ3x32, ScaleOf::kInt32> {
-  static constexpr bool kCostly = true;
+  static constexpr int64_t kMany = 17;
 };
 template <>
-struct Kind<PanelKind::kIQ1_M> : KindIQ1<PanelQ3, ScaleOf::kInt16> {};
+struct Kind<PanelKind::kIQ1_M> : KindIQ1<PanelQ3, ScaleOf::kInt16> {
+  static constexpr int64_t kMany = 9;
+};
 template <>
 struct Kind<PanelKind::kTQ> : KindBase<PanelTQ, ScaleOf::kBlock256, 3, 1> {
   template <int g>
