@@ -97,7 +97,8 @@ struct Request {
   int32_t priority = 0;         // higher first
   std::string tenant = {};      // tenants share the engine equally
   Sampling sampling = {};
-  // Called after each event and after the end, by the engine's thread: "Next has something". Must be quick and must not call this library.
+  // Called after each event and after the end, by the engine's thread: "Next has something". Must be quick, must not throw, and must not call this
+  // library. Never called once the streams of the request are gone.
   std::function<void()> notify = {};
 };
 

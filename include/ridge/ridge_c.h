@@ -81,6 +81,18 @@ ridge_status ridge_model_load(const ridge_load_options* options, ridge_model** m
 ridge_status ridge_model_close(ridge_model* model, ridge_error** error);
 void ridge_model_free(ridge_model* model);
 
+/* The model as it was loaded: every setting resolved. Strings live as long as the model's handle. */
+typedef struct ridge_model_info {
+  const char *architecture, *isa;
+  int32_t threads;
+  int64_t vocab, context_tokens, chunk_tokens, page_tokens, kv_pages;
+  uint64_t kv_bytes, weight_bytes;
+  int has_chat_template;
+  const char* const* notes; /* [n_notes], what people should know, a line each */
+  size_t n_notes;
+} ridge_model_info;
+ridge_status ridge_model_get_info(const ridge_model* model, ridge_model_info* info, ridge_error** error);
+
 /* count: set to the number of tokens, of which the first `capacity` are written to ids [capacity] (NULL when capacity is 0). add_special: with the
  * tokens that the model wants at both ends. */
 ridge_status ridge_tokenize(const ridge_model* model, const char* text, int add_special, int32_t* ids, size_t capacity,
@@ -131,7 +143,8 @@ typedef struct ridge_request {
   int32_t priority;
   const char* tenant;
   ridge_sampling sampling;
-  /* Called by the engine's thread after each event and after the end, or NULL. Must be quick and must not call this library. */
+  /* Called by the engine's thread after each event and after the end, or NULL. Must be quick, must not throw, and must not call this library. Never
+   * called once the streams of the request are freed. */
   void (*notify)(void* user_data);
   void* notify_user_data;
 } ridge_request;

@@ -155,6 +155,16 @@ Error Empty(const char* what) {
 
 // ---- Model
 
+namespace {
+
+// The user's notify, which the engine may call for a moment after its streams are gone.
+struct Notifier {
+  std::mutex mutex;
+  std::function<void()> call;
+};
+
+}  // namespace
+
 struct Model::Impl : std::enable_shared_from_this<Model::Impl> {
   std::unique_ptr<Service> service;
   LoadOptions options;
@@ -174,6 +184,14 @@ struct Model::Impl : std::enable_shared_from_this<Model::Impl> {
 };
 
 struct Stream::Impl {
+  // Shared by the streams of a request: the last one turns notify off.
+  struct Lease {
+    std::shared_ptr<Notifier> notifier;
+    ~Lease() {
+      const std::lock_guard lock(notifier->mutex);
+      notifier->call = nullptr;
+    }
+  };
   std::shared_ptr<Model::Impl> model;  // destroyed last
   std::unique_ptr<TextStream> stream;
   std::vector<int32_t> prompt_ids;
@@ -181,6 +199,7 @@ struct Stream::Impl {
   std::vector<TokenLogprob> logprobs, prompt_logprobs;
   bool ended = false;
   std::optional<Error> error;
+  std::shared_ptr<Lease> lease;
 
   ~Impl() {
     if (stream) model->Leave(stream.get());
@@ -215,8 +234,17 @@ Result<std::vector<std::unique_ptr<Stream::Impl>>> Model::Impl::Start(const Requ
       .priority = request.priority,
       .tenant = request.tenant,
       .speculation = options.speculation ? engine::Speculation::kAuto : engine::Speculation::kOff,
-      .notify = request.notify,
       .sampling = SamplingOf(request.sampling)};
+  std::shared_ptr<Stream::Impl::Lease> lease;
+  if (request.notify) {
+    auto notifier = std::make_shared<Notifier>();
+    notifier->call = request.notify;
+    asked.notify = [notifier] {
+      const std::lock_guard lock(notifier->mutex);
+      if (notifier->call) notifier->call();
+    };
+    lease = std::make_shared<Stream::Impl::Lease>(std::move(notifier));
+  }
   Json messages = Json::array(), kwargs;
   for (size_t i = 0; i < request.messages.size(); i++) {
     const Message& m = request.messages[i];
@@ -242,6 +270,7 @@ Result<std::vector<std::unique_ptr<Stream::Impl>>> Model::Impl::Start(const Requ
     auto impl = std::make_unique<Stream::Impl>();
     impl->model = shared_from_this();
     impl->prompt_ids = prompt_ids;
+    impl->lease = lease;
     impl->stream = std::move(stream);
     if (!Enter(impl->stream.get())) impl->stream->Cancel();  // closed meanwhile
     streams.push_back(std::move(impl));

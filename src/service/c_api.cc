@@ -15,6 +15,8 @@
 
 struct ridge_model {
   ridge::Model model;
+  ridge::ModelInfo info;
+  std::vector<const char*> notes;  // of info
 };
 
 struct ridge_stream {
@@ -278,7 +280,11 @@ ridge_status ridge_model_load(const ridge_load_options* options, ridge_model** m
     RIDGE_RETURN_IF_ERROR(NotNull(model, "model"));
     RIDGE_ASSIGN_OR_RETURN(const ridge::LoadOptions asked, OptionsOf(options));
     RIDGE_ASSIGN_OR_RETURN(ridge::Model loaded, ridge::Model::Load(asked));
-    *model = new ridge_model{std::move(loaded)};
+    auto made = std::make_unique<ridge_model>();
+    made->info = loaded.info();
+    for (const std::string& note : made->info.notes) made->notes.push_back(note.c_str());
+    made->model = std::move(loaded);
+    *model = made.release();
     return {};
   });
 }
@@ -292,6 +298,28 @@ ridge_status ridge_model_close(ridge_model* model, ridge_error** error) {
 }
 
 void ridge_model_free(ridge_model* model) { delete model; }
+
+ridge_status ridge_model_get_info(const ridge_model* model, ridge_model_info* info, ridge_error** error) {
+  return Call(error, [&]() -> Status {
+    RIDGE_RETURN_IF_ERROR(NotNull(model, "model"));
+    RIDGE_RETURN_IF_ERROR(NotNull(info, "info"));
+    const ridge::ModelInfo& i = model->info;
+    *info = {.architecture = i.architecture.c_str(),
+             .isa = i.isa.c_str(),
+             .threads = i.threads,
+             .vocab = i.vocab,
+             .context_tokens = i.context_tokens,
+             .chunk_tokens = i.chunk_tokens,
+             .page_tokens = i.page_tokens,
+             .kv_pages = i.kv_pages,
+             .kv_bytes = i.kv_bytes,
+             .weight_bytes = i.weight_bytes,
+             .has_chat_template = i.has_chat_template ? 1 : 0,
+             .notes = model->notes.data(),
+             .n_notes = model->notes.size()};
+    return {};
+  });
+}
 
 ridge_status ridge_tokenize(const ridge_model* model, const char* text, int add_special, int32_t* ids, size_t capacity,
                             size_t* count, ridge_error** error) {

@@ -205,6 +205,27 @@ void CancelAndDestroy(const Model& model) {
   Idle(model);
 }
 
+// Who destroys the streams of a request may destroy what its notify looks at.
+void NotifyAfterTheEnd(const Model& model) {
+  std::atomic<bool> gone = false;
+  std::atomic<int> calls = 0, late = 0;
+  for (int i = 0; i < 100; i++) {
+    gone = false;
+    Request request = Sampled(-1, static_cast<uint64_t>(i));
+    request.notify = [&] { (gone ? late : calls)++; };
+    {
+      auto two = model.Submit(request, 2);
+      ridge::Event event;
+      two->front().Next(event);
+      two->pop_back();
+    }
+    gone = true;
+    if (i % 10 == 0) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  }
+  Idle(model);
+  CHECK(calls > 100 && late == 0);
+}
+
 void Threads(const Model& model) {
   const std::vector<int32_t> alone = Finish(model.Submit(Sampled(30))).ids;
   std::vector<std::thread> threads;
@@ -363,6 +384,7 @@ int main(int argc, char** argv) {
   Answers(*model);
   Forks(*model);
   CancelAndDestroy(*model);
+  NotifyAfterTheEnd(*model);
   Threads(*model);
   WrongRequests(*model, *base);
   Idle(*model);

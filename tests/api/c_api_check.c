@@ -227,6 +227,8 @@ static void misuse(ridge_model* model, const char* path) {
   NULL_ARGUMENT(ridge_model_stats(NULL, &stats, &error), "model");
   NULL_ARGUMENT(ridge_model_stats(model, NULL, &error), "stats");
   NULL_ARGUMENT(ridge_model_close(NULL, &error), "model");
+  NULL_ARGUMENT(ridge_model_get_info(NULL, NULL, &error), "model");
+  NULL_ARGUMENT(ridge_model_get_info(model, NULL, &error), "info");
   NULL_ARGUMENT(ridge_tokenize(NULL, "a", 1, &id, 1, &n, &error), "model");
   NULL_ARGUMENT(ridge_tokenize(model, NULL, 1, &id, 1, &n, &error), "text");
   NULL_ARGUMENT(ridge_tokenize(model, "a", 1, NULL, 1, &n, &error), "ids");
@@ -289,10 +291,15 @@ int main(int argc, char** argv) {
   ridge_load_options options = ridge_load_options_default();
   ridge_model* model = NULL;
   ridge_stats stats;
+  ridge_model_info info;
   if (argc != 2) return 2;
   options.path = argv[1];
   options.threads = 2;
+  options.context_tokens = 30000; /* more than the model was trained for: a note */
   CHECK(ridge_model_load(&options, &model, NULL) == RIDGE_OK);
+  CHECK(ridge_model_get_info(model, &info, NULL) == RIDGE_OK && strcmp(info.architecture, "llama") == 0);
+  CHECK(info.threads == 2 && info.has_chat_template == 1 && info.context_tokens == 30000 && info.vocab > 256);
+  CHECK(info.n_notes == 1 && strstr(info.notes[0], "20000") != NULL);
   life_cycle(model);
   chat(model);
   cancel(model);
