@@ -24,6 +24,7 @@ Json MemoryJson(const service::MemoryPlan& p) {
           {"state_slot_bytes", p.state_slot_bytes},
           {"state_slots", p.state_slots},
           {"checkpoints", p.checkpoints},
+          {"draft_slots", p.draft_slots},
           {"scratch_bytes", p.scratch_bytes},
           {"other_bytes", p.other_bytes},
           {"draft_bytes", p.draft_bytes},
@@ -45,7 +46,8 @@ std::string MemoryText(const service::Runtime& runtime) {
                          p.page_tokens, p.kv_tokens, p.full_requests, runtime.context_tokens(), p.pages_reason)});
   if (p.state_slots > 0) {
     table.Row({"recurrent state", Mib(p.state_slot_bytes * static_cast<uint64_t>(p.state_slots)),
-               fmt::format("{} slots, {} of them checkpoints of the prefix cache", p.state_slots, p.checkpoints)});
+               fmt::format("{} slots, {} of them checkpoints of the prefix cache, {} for drafts", p.state_slots,
+                           p.checkpoints, p.draft_slots)});
   }
   table.Row({"workspace", Mib(p.workspace_bytes), fmt::format("steps of {} tokens", runtime.chunk_tokens())});
   table.Row({"logits", Mib(p.logits_bytes), fmt::format("{} rows", runtime.logit_rows())});

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <random>
+#include <tuple>
 
 #include "engine/engine.h"
 #include "engine/fake_program.h"
@@ -56,6 +57,7 @@ EngineOptions Options(int64_t max_running, int64_t pages, FakeProgram* draft, in
           .max_running = max_running,
           .max_logit_rows = 40,
           .check_each_step = true,
+          .draft_slots = 9,
           .state = {.n_pages = pages, .page_tokens = 4},
           .draft_program = draft,
           .draft_vocab = draft_vocab,
@@ -77,10 +79,10 @@ Request NewRequest(std::vector<TokenId> prompt, int64_t max_tokens, Speculation 
 }
 
 TEST(EngineDraft, TheSameAnswersInFewerStepsGreedyAndSampled) {
-  for (const double temperature : {0.0, 0.3}) {
+  for (const auto& [temperature, recurrent] : {std::pair(0.0, false), {0.3, false}, {0.0, true}, {0.3, true}}) {
     std::vector<Outcome> plain;
     for (const Speculation speculation : {Speculation::kOff, Speculation::kDraft, Speculation::kAuto}) {
-      FakeProgram program(kVocab);
+      FakeProgram program(kVocab, recurrent);
       DraftProgram draft(kVocab, 6);
       program.step_ms = 2;
       auto engine = *Engine::Start(&program, Options(3, 128, &draft));
@@ -121,14 +123,16 @@ TEST(EngineDraft, TheSameAnswersInFewerStepsGreedyAndSampled) {
 }
 
 // A draft model that always agrees is refused only if its KV is not that of the tokens: a wrong page, position or leftover would show.
-class DraftsAreRight : public ::testing::TestWithParam<int64_t> {};  // pages: few make preemptions
-INSTANTIATE_TEST_SUITE_P(Engine, DraftsAreRight, ::testing::Values(36, 256));
+class DraftsAreRight : public ::testing::TestWithParam<std::tuple<int64_t, bool>> {
+};  // pages: few make preemptions; recurrent
+INSTANTIATE_TEST_SUITE_P(Engine, DraftsAreRight, ::testing::Combine(::testing::Values(36, 256), ::testing::Bool()));
 
 TEST_P(DraftsAreRight, ThroughSharedPrefixesForksPreemptionsAndCancels) {
-  FakeProgram program(kVocab);
+  const auto [n_pages, recurrent] = GetParam();
+  FakeProgram program(kVocab, recurrent);
   DraftProgram draft;
   program.step_ms = 1;
-  auto engine = *Engine::Start(&program, Options(4, GetParam(), &draft));
+  auto engine = *Engine::Start(&program, Options(4, n_pages, &draft));
   std::mt19937 random(5);
   std::vector<std::vector<TokenId>> talks(3, Prompt(22));
   uint64_t accepted = 0, proposed = 0, cached = 0;
@@ -161,7 +165,7 @@ TEST_P(DraftsAreRight, ThroughSharedPrefixesForksPreemptionsAndCancels) {
   const EngineStats stats = engine->Stats();
   EXPECT_GT(accepted, 100u);
   EXPECT_GT(cached, 100u);
-  EXPECT_EQ(stats.preemptions > 0, GetParam() < 100);
+  EXPECT_EQ(stats.preemptions > 0, n_pages < 100);
   EXPECT_EQ(stats.draft_failures, 0u);
 }
 

@@ -68,7 +68,8 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
                   .max_logit_rows = options.max_logit_rows,
                   .draft_model = drafter_ != nullptr,
                   .recurrent = state_->slot_bytes() > 0,
-                  .checkpoints = options.checkpoints},
+                  .checkpoints = options.checkpoints,
+                  .draft_slots = options.draft_slots},
                  &pool_),
       runner_(program, state_.get(), options.vocab, std::max(options.max_running, options.max_logit_rows)) {
   counts_.pages_capacity = pool_.capacity_pages();
@@ -84,7 +85,7 @@ Result<std::unique_ptr<Engine>> Engine::Start(backend::Program* program, const E
         .Expected(std::to_string(cache::PagePool::kMaxCapacityPages) + " at most");
   }
   backend::StateOptions state_options = options.state;
-  state_options.n_slots = options.max_running + options.checkpoints;
+  state_options.n_slots = options.max_running + options.checkpoints + options.draft_slots;
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<backend::StateStore> state, program->NewState(state_options));
   RIDGE_ASSIGN_OR_RETURN(cache::PagePool pool, cache::PagePool::Create(static_cast<int32_t>(options.state.n_pages)));
   std::unique_ptr<Drafter> drafter;
@@ -114,14 +115,19 @@ Engine::~Engine() {
   if (thread_.joinable()) thread_.join();
 }
 
+bool Engine::can_speculate() const {
+  return options_.max_logit_rows > options_.max_running && (state_->slot_bytes() == 0 || options_.draft_slots > 0);
+}
+
 // What was asked for by name is there, or the request is refused; kAuto takes what there is.
 Status Engine::CheckSpeculation(Speculation speculation) const {
   if (speculation == Speculation::kOff || speculation == Speculation::kAuto) return {};
-  const bool recurrent = state_->slot_bytes() > 0;
-  if (recurrent || options_.max_logit_rows <= options_.max_running) {
+  if (!can_speculate()) {
     return Fail(Code::kUnsupported, "the engine cannot verify drafts")
         .Where("speculation")
-        .Found(recurrent ? "a recurrent model, whose state cannot be taken back" : "no more logit rows than sequences")
+        .Found(options_.max_logit_rows <= options_.max_running
+                   ? "no more logit rows than sequences"
+                   : "a recurrent model, and no slots for states on the way")
         .Remedy("turn speculation off");
   }
   if (speculation == Speculation::kDraft && !drafter_) {
@@ -152,7 +158,6 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxLogprobs)
     RIDGE_RETURN_IF_ERROR(outside("prompt_logprobs", request.prompt_logprobs, -1, kMaxLogprobs));
   RIDGE_RETURN_IF_ERROR(CheckSpeculation(request.speculation));
-  const bool can_speculate = options_.max_logit_rows > options_.max_running && state_->slot_bytes() == 0;
   RIDGE_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request.prompt.size())));
   RIDGE_ASSIGN_OR_RETURN(sampling::Sampler sampler,
                          sampling::Sampler::Create(request.sampling, static_cast<int32_t>(options_.vocab)));
@@ -164,7 +169,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->tenant = request.tenant;
   sequence->cache_root = CacheRoot(request);
   const auto wants = [&](Speculation kind) {
-    return can_speculate && (request.speculation == kind || request.speculation == Speculation::kAuto);
+    return can_speculate() && (request.speculation == kind || request.speculation == Speculation::kAuto);
   };
   sequence->looks_up = wants(Speculation::kLookup);
   sequence->asks_model = drafter_ && wants(Speculation::kDraft);

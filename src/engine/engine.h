@@ -42,6 +42,7 @@ struct EngineOptions {
   bool prefix_cache = true;      // pages of requests that are done serve later ones
   bool check_each_step = false;  // proves the integrity of scheduler, pages and cache after each step: for tests
   int64_t checkpoints = 16;  // of recurrent models: points from which the prefix cache can go on, each a slot of state
+  int64_t draft_slots = 0;   // of recurrent models: drafts that a step verifies at most, each a slot of state
   backend::StateOptions state;
   StepBytes bytes = {};  // for Summary::bytes_read
   // A second model that drafts; borrowed, used by the engine alone. Its KV takes as many pages of as many tokens as the first model's.
@@ -105,6 +106,7 @@ class Engine {
   Engine(const EngineOptions& options, cache::PagePool pool, std::unique_ptr<backend::StateStore> state,
          backend::Program* program, std::unique_ptr<Drafter> drafter);
   Status CheckSpeculation(Speculation speculation) const;
+  bool can_speculate() const;
   Result<std::unique_ptr<Sequence>> NewSequence(const Request& request) const;
   std::optional<std::string> CacheRoot(const Request& request) const;
   Result<std::vector<Ticket>> Enqueue(std::vector<std::unique_ptr<Sequence>> sequences);

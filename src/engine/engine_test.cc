@@ -541,15 +541,20 @@ TEST_P(PromptScores, ComeOnceAlsoOfThePreemptedAndBesideOthers) {
 }
 
 // Answers that repeat themselves: the fake model is periodic on small vocabularies.
-TEST(EngineSpeculation, TheSameAnswersInFewerSteps) {
+class SpeculationOf : public ::testing::TestWithParam<bool> {};  // recurrent
+INSTANTIATE_TEST_SUITE_P(Engine, SpeculationOf, ::testing::Bool());
+
+TEST_P(SpeculationOf, AnyModelGivesTheSameAnswersInFewerSteps) {
   for (const double temperature : {0.0, 0.4}) {
     std::vector<Outcome> plain;
     for (const Speculation speculation : {Speculation::kOff, Speculation::kLookup, Speculation::kAuto}) {
-      CopyingProgram program(kVocab);
+      CopyingProgram program(kVocab, GetParam());
       program.step_ms = 1;
       EngineOptions options = Options(3, 128, 4);
       options.step_tokens = 64;
       options.max_logit_rows = 40;
+      options.draft_slots = 8;
+      options.check_each_step = true;
       auto engine = Engine::Start(&program, options);
       std::vector<Ticket> tickets;
       for (TokenId i = 0; i < 3; i++) {
@@ -627,7 +632,7 @@ TEST(EngineSpeculation, IsRefusedWhereItCannotWork) {
   EXPECT_EQ((*engine)->Submit(request).error().code, Code::kUnsupported);
   EngineOptions options = Options(2);
   options.max_logit_rows = 8;
-  auto other = Engine::Start(&recurrent, options);
+  auto other = Engine::Start(&recurrent, options);  // no slots for states on the way
   EXPECT_EQ((*other)->Submit(request).error().code, Code::kUnsupported);
   request.speculation = Speculation::kAuto;
   EXPECT_EQ(Ask(**other, request).ids, FakeProgram::Expected(Prompt(4), 4, kVocab));

@@ -36,6 +36,14 @@ void Runner::Flatten(const Plan& plan) {
         saves_.push_back({.sequence = static_cast<int32_t>(s), .tokens = static_cast<int32_t>(at), .slot = mark.slot});
       }
     }
+    if (state_->slot_bytes() > 0) {
+      const std::vector<int32_t>& kept = chunk.sequence->draft_slots;  // of the state before each draft
+      RIDGE_CHECK(kept.size() == chunk.drafts.size());
+      for (size_t i = 0; i < kept.size(); i++)
+        saves_.push_back({.sequence = static_cast<int32_t>(s),
+                          .tokens = static_cast<int32_t>(chunk.tokens.size() + i),
+                          .slot = kept[i]});
+    }
     std::copy(chunk.pages.begin(), chunk.pages.end(), page_table_.begin() + static_cast<std::ptrdiff_t>(s * table));
   }
 }

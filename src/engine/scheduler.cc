@@ -10,7 +10,7 @@ namespace ridge::engine {
 Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
     : options_(options),
       pool_(pool),
-      slots_(options.max_running + (options.recurrent ? options.checkpoints : 0)),
+      slots_(options.max_running + (options.recurrent ? options.checkpoints + options.draft_slots : 0)),
       cache_(pool, options.page_tokens, options.cache_pages),
       costs_(std::max(options.max_running, options.max_logit_rows)) {
   RIDGE_CHECK(options.max_running >= 1 && options.step_tokens >= options.max_running && options.context_tokens >= 1 &&
@@ -225,6 +225,7 @@ Chunk* Scheduler::ChunkOf(const Sequence& sequence) {
 
 bool Scheduler::ReserveDrafts(Sequence& sequence, int64_t count) {
   if (!sequence.pages->Reserve(sequence.length() + count)) return false;
+  TakeDraftSlots(sequence, count);
   ChunkOf(sequence)->pages = sequence.pages->pages();
   return true;
 }
@@ -232,6 +233,7 @@ bool Scheduler::ReserveDrafts(Sequence& sequence, int64_t count) {
 void Scheduler::PlaceDrafts(Sequence& sequence) {
   const auto count = static_cast<int64_t>(sequence.drafts.size());
   sequence.pages->Truncate(sequence.length() + count);
+  TakeDraftSlots(sequence, count);
   Chunk& chunk = *ChunkOf(sequence);
   chunk.pages = sequence.pages->pages();
   chunk.drafts = sequence.drafts;
@@ -244,6 +246,7 @@ void Scheduler::PlaceDrafts(Sequence& sequence) {
 // All chunks of the plan decode one token each.
 void Scheduler::Speculate() {
   draft_room_ = std::min(std::max(options_.max_logit_rows, options_.max_running), options_.step_tokens) - plan_.tokens;
+  if (options_.recurrent) draft_room_ = std::min(draft_room_, options_.draft_slots);
   if (draft_room_ <= 0) return;
   choices_.assign(plan_.chunks.size(), {});
   for (size_t i = 0; i < plan_.chunks.size(); i++) {
@@ -280,6 +283,7 @@ void Scheduler::Speculate() {
 void Scheduler::EndDrafts(Sequence& sequence, int64_t accepted) {
   const int64_t proposed = static_cast<int64_t>(sequence.drafts.size());
   RIDGE_CHECK(accepted >= 0 && accepted <= proposed && sequence.pending() == 1);
+  SettleDrafts(sequence);
   sequence.pages->Truncate(sequence.computed_tokens);
   if (!sequence.model_drafts) draft_policy_.Learn(sequence.draft_record, sequence.draft_match, proposed, accepted);
   sequence.drafts.clear();
@@ -379,6 +383,7 @@ Status Scheduler::CheckIntegrity() const {
   for (const auto& sequence : running_) {
     slots.push_back(sequence->slot);
     for (const StateMark& mark : sequence->marks) slots.push_back(mark.slot);
+    slots.insert(slots.end(), sequence->draft_slots.begin(), sequence->draft_slots.end());
     holders.push_back(sequence->pages->pages());
     if (sequence->computed_tokens > sequence->length()) return broken("more tokens computed than there are");
     if (sequence->pages->capacity_tokens() < sequence->computed_tokens) return broken("computed tokens without pages");

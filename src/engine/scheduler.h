@@ -42,7 +42,8 @@ struct SchedulerOptions {
   int64_t max_logit_rows = 0;  // of a step, drafts included; less than max_running: max_running
   bool draft_model = false;    // somebody looks at draft_asks
   bool recurrent = false;      // the model keeps state besides the KV; then
-  int64_t checkpoints = 0;     // that the prefix cache may hold. Slots are those below max_running + checkpoints
+  int64_t checkpoints = 0;     // that the prefix cache may hold, and
+  int64_t draft_slots = 0;     // drafts of a step at most. Slots are those below the sum of the three
 };
 
 // Tokens [begin, begin + tokens.size()) of one sequence.
@@ -153,6 +154,8 @@ class Scheduler {
   bool WaitsForState(Sequence& sequence, int64_t have);
   bool Resume(Sequence& sequence);
   void KeepMarks(Sequence& sequence);
+  void TakeDraftSlots(Sequence& sequence, int64_t count);
+  bool SettleDrafts(Sequence& sequence);
   void ReleaseState(Sequence& sequence);
 
   SchedulerOptions options_;

@@ -108,12 +108,34 @@ void Scheduler::KeepMarks(Sequence& sequence) {
   });
 }
 
+// As many slots as drafts, for the states on the way: whichever draft is refused first, the state before it is there.
+void Scheduler::TakeDraftSlots(Sequence& sequence, int64_t count) {
+  if (!options_.recurrent) return;
+  sequence.draft_begin = sequence.computed_tokens;
+  std::vector<int32_t>& slots = sequence.draft_slots;
+  while (static_cast<int64_t>(slots.size()) < count) slots.push_back(slots_.Take());
+  for (; static_cast<int64_t>(slots.size()) > count; slots.pop_back()) slots_.Give(slots.back());
+}
+
+// After a step with drafts: the slot that has seen just the computed tokens becomes the sequence's own. False: there is none, since the step failed.
+bool Scheduler::SettleDrafts(Sequence& sequence) {
+  std::vector<int32_t>& slots = sequence.draft_slots;
+  if (slots.empty()) return true;
+  const int64_t at = sequence.computed_tokens - sequence.draft_begin - 1;
+  RIDGE_CHECK(at <= static_cast<int64_t>(slots.size()));
+  if (at >= 0 && at < static_cast<int64_t>(slots.size())) std::swap(sequence.slot, slots[static_cast<size_t>(at)]);
+  for (const int32_t slot : slots) slots_.Give(slot);
+  slots.clear();
+  return at >= 0;
+}
+
 // The end of a run: the slot itself becomes the checkpoint there.
 void Scheduler::ReleaseState(Sequence& sequence) {
   for (const StateMark& mark : sequence.marks) cache_.DropState(mark.slot);
   sequence.marks.clear();
+  const bool settled = SettleDrafts(sequence);
   if (sequence.slot >= 0) {
-    if (options_.recurrent && sequence.cursor.root != nullptr && sequence.computed_tokens > 0) {
+    if (options_.recurrent && settled && sequence.cursor.root != nullptr && sequence.computed_tokens > 0) {
       cache_.KeepState(sequence.cursor,
                        std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
                        sequence.slot, /*minor=*/false);

@@ -61,6 +61,9 @@ struct Sequence {
   Lookup lookup;                  // when it looks up
   std::vector<TokenId> drafts;    // that the present step verifies; not part of tokens
   bool model_drafts = false;      // they are the draft model's
+  // Of a recurrent model: slots with the state after the step's first 1, 2, ... tokens, one for each draft; and where the step began.
+  std::vector<int32_t> draft_slots;
+  int64_t draft_begin = 0;
   int64_t draft_match = 0;
   DraftRecord draft_record, model_record;
   std::vector<uint64_t> prefix_hashes;  // the draft model's (draft_map.h)

@@ -44,6 +44,7 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
                               .max_logit_rows = 20,
                               .max_waiting = 64,
                               .check_each_step = true,
+                              .draft_slots = 7,
                               .state = {.n_pages = 70, .page_tokens = 4},
                               .draft_program = &draft,
                               .draft_vocab = kVocab,

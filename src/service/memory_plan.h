@@ -23,6 +23,7 @@ struct MemoryPlan {
   uint64_t state_slot_bytes = 0;  // of a recurrent model: one sequence's state
   int64_t state_slots = 0;        // of running sequences and of checkpoints
   int64_t checkpoints = 0;        // from which the prefix cache can go on
+  int64_t draft_slots = 0;        // for the states on the way through drafts
   uint64_t scratch_bytes = 0;     // of attention that is spread over threads
   uint64_t other_bytes = 0;       // vocabulary, threads, the program itself: an estimate
   // Of a draft model: weights and all that a step of it needs; and its KV, as many pages of as many tokens.

@@ -54,6 +54,15 @@ int64_t Checkpoints(uint64_t state_bytes, int64_t sequences, uint64_t allowed_by
   return std::clamp<int64_t>(static_cast<int64_t>(bytes / state_bytes), sequences, std::max(sequences, kMost));
 }
 
+// Where a step verifies drafts, the state before each of them is kept.
+int64_t DraftSlots(uint64_t state_bytes, int64_t drafts, uint64_t allowed_bytes) {
+  constexpr int64_t kMost = 8;
+  constexpr uint64_t kShare = 16;
+  const int64_t most = std::clamp<int64_t>(drafts, 0, kMost);
+  if (allowed_bytes == 0) return most;
+  return std::min(most, static_cast<int64_t>(allowed_bytes / kShare / state_bytes));
+}
+
 }  // namespace
 
 // Placement first: the threads are counted among the CPUs that it leaves.
@@ -197,7 +206,8 @@ Status Runtime::PlanMemory(const RuntimeOptions& options, const backend::Compile
   plan.state_slot_bytes = static_cast<uint64_t>(model_->StateBytes());
   if (plan.state_slot_bytes > 0) {
     plan.checkpoints = Checkpoints(plan.state_slot_bytes, options.sequences, plan.allowed_bytes);
-    plan.state_slots = std::max<int64_t>(1, options.sequences) + plan.checkpoints;
+    plan.draft_slots = DraftSlots(plan.state_slot_bytes, logit_rows_ - options.sequences, plan.allowed_bytes);
+    plan.state_slots = std::max<int64_t>(1, options.sequences) + plan.checkpoints + plan.draft_slots;
   }
   plan.other_bytes = kProcessBytes + kVocabularyBytes * static_cast<uint64_t>(model_->config().vocab);
   RIDGE_RETURN_IF_ERROR(ResolvePages(options, *program_));

@@ -219,6 +219,7 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
                                        .max_waiting = options.max_waiting,
                                        .prefix_cache = options.prefix_cache,
                                        .checkpoints = loaded.memory().checkpoints,
+                                       .draft_slots = loaded.memory().draft_slots,
                                        .state = state,
                                        .bytes = StepBytesOf(loaded)};
   if (const Runtime* second = service->draft_.get()) {

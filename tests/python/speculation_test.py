@@ -16,6 +16,7 @@ import unittest
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from serving import RIDGE, Server
 try:
+    import qwen35_model
     import tiny_model
     MISSING = ""
 except ImportError as error:
@@ -40,6 +41,8 @@ class DraftModel(unittest.TestCase):
         tiny_model.write_tiny_model(cls.draft)
         tiny_model.write_tiny_model(cls.other, seed=9)
         tiny_model.write_tiny_model(cls.recurrent, architecture="qwen35")
+        cls.deep = path("deep.gguf")
+        qwen35_model.write_qwen35(cls.deep, layers=24, pre="gpt-2")
         with open(cls.draft, "rb") as file:
             data = file.read()
         assert data.count(b"<|im_start|>") == 1
@@ -95,6 +98,30 @@ class DraftModel(unittest.TestCase):
             value = lambda name: next(float(v) for k, v in counters.items() if k.startswith(name))
             self.assertGreater(value("ridge:draft_passes_total"), 0)
             self.assertEqual(value("ridge:draft_failures_total"), 0)
+
+    def test_recurrent_models_take_their_state_back(self):
+        """qwen35: the same bits by looking up and with a draft model; prompts that repeat, so that much is drafted, and some of it wrong."""
+        prompts = ["one two three four five six " * 6 + "one two", "ab" * 60, "the quick brown fox. " * 5 + "the quick red fox. the quick brown"]
+        bodies = [{"prompt": p, "max_tokens": 60, "temperature": t, "seed": 3, "ignore_eos": True, "logprobs": 1} for p in prompts for t in (0, 0.7)]
+
+        def answers(*flags):
+            with Server(self.deep, "-np", "3", "-c", "250", "-t", "1", *flags) as server, concurrent.futures.ThreadPoolExecutor(6) as pool:
+                alone = [server.post(TEXT, b) for b in bodies]
+                together = list(pool.map(lambda b: server.post(TEXT, b), bodies))
+                for status, document in alone + together:
+                    self.assertEqual(status, 200, document)
+            return [[d["choices"] for _, d in some] for some in (alone, together)], [d["ridge"] for _, d in alone + together]
+
+        plain, _ = answers("--spec", "off")
+        self.assertEqual(plain[0], plain[1])
+        for flags in (["--spec", "lookup"], ["--spec", "draft", "-md", self.draft], ["-md", self.other]):
+            told, receipts = answers(*flags)
+            self.assertEqual(told, plain, flags)
+            proposed, accepted = (sum(r[name] for r in receipts) for name in ("drafts_proposed", "drafts_accepted"))
+            self.assertGreater(proposed, 0, flags)
+            if "lookup" in flags:
+                self.assertGreater(accepted, 0)
+                self.assertLess(accepted, proposed)
 
     def refused(self, status, *says, target=None, flags):
         for command in (["run", "-p", "a"], ["serve", "--port", "0"]):
