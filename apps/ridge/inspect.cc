@@ -20,6 +20,7 @@
 #include "memory_report.h"
 #include "model/model.h"
 #include "model_options.h"
+#include "speculation_options.h"
 #include "text_table.h"
 
 namespace ridge::app {
@@ -39,6 +40,7 @@ struct Options {
   bool graph = false, memory = false;
   service::RuntimeOptions plan;  // what --memory is asked for
   std::string k_type = "f16", v_type = "f16", kv_memory;
+  SpeculationOptions speculation{"off"};
   std::string fusion = "on";
 };
 
@@ -226,14 +228,13 @@ Status Dump(const gguf::File& file, const TensorInfo& tensor, const std::string&
 Status Memory(const Options& options, const std::string& path, Output& out) {
   service::RuntimeOptions asked = options.plan;
   asked.path = path;
-  asked.dry_run = true;
-  asked.logit_rows = asked.sequences;
   RIDGE_ASSIGN_OR_RETURN(asked.k_type, KvTypeOf("-ctk", options.k_type));
   RIDGE_ASSIGN_OR_RETURN(asked.v_type, KvTypeOf("-ctv", options.v_type));
   if (!options.kv_memory.empty()) {
     RIDGE_ASSIGN_OR_RETURN(asked.kv_bytes, ParseBytes("--kv-memory", options.kv_memory));
   }
-  RIDGE_ASSIGN_OR_RETURN(const auto runtime, service::Runtime::Load(asked));
+  RIDGE_ASSIGN_OR_RETURN(const SpeculationOptions::Loaded planned, options.speculation.Plan(asked));
+  const auto& runtime = planned.model;
   const service::MemoryPlan& plan = runtime->memory();
   if (!out.json) return out.Write(MemoryText(*runtime));
   return out.Document({{"path", path}, {"memory", MemoryJson(plan)}, {"config", ConfigJson(*runtime)}});
@@ -317,6 +318,7 @@ void AddInspect(CLI::App& root, Invocation& invocation) {
       ->needs(memory)
       ->capture_default_str();
   app->add_option("--kv-memory", options->kv_memory, "size of the KV pool, such as 512MiB")->needs(memory);
+  for (CLI::Option* option : options->speculation.Add(app)) option->needs(memory);
   app->add_option("--fusion", options->fusion, FusionHelp())->needs(graph)->capture_default_str();
   invocation.Bind(app, [options](Output& out) { return Inspect(*options, out); });
 }

@@ -52,6 +52,10 @@ std::string MemoryText(const service::Runtime& runtime) {
   table.Row({"workspace", Mib(p.workspace_bytes), fmt::format("steps of {} tokens", runtime.chunk_tokens())});
   table.Row({"logits", Mib(p.logits_bytes), fmt::format("{} rows", runtime.logit_rows())});
   table.Row({"attention scratch", Mib(p.scratch_bytes), "parts of long contexts"});
+  if (p.draft_bytes > 0) {
+    table.Row({"draft model", Mib(p.draft_bytes), "its weights, and what its steps need"});
+    table.Row({"its KV", Mib(p.draft_kv_bytes), "as many pages of as many tokens"});
+  }
   table.Row({"other", Mib(p.other_bytes), "vocabulary, threads, program: an estimate"});
   table.Row({"peak", Mib(p.peak_bytes),
              p.allowed_bytes == 0

@@ -140,6 +140,7 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
                                   .chunk_tokens = chunk_,
                                   .embeddings = needs.embeddings,
                                   .logit_rows = needs.logit_rows,
+                                  .drafts = needs.drafts,
                                   .sequences = needs.sequences,
                                   .kv_bytes = needs.kv_bytes,
                                   .page_tokens = page_,

@@ -26,6 +26,7 @@ struct LoadNeeds {
   std::optional<int64_t> most_tokens = {};  // of a request: a context that is not given with -c is no longer
   int64_t sequences = 1;                    // that the KV pool has room for
   std::optional<uint64_t> kv_bytes = {};
+  int64_t drafts = 0;                       // of the logit rows, drafted tokens that a step verifies
   const service::Runtime* draft = nullptr;  // a model that will draft for it: see RuntimeOptions
 };
 

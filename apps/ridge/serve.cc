@@ -99,6 +99,8 @@ Status Serve(const Options& o, Output& out) {
         .Expected("1 to 1000000");
   RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, o.speculation.Resolve());
   LoadNeeds needs{.logit_rows = o.running + kScoreRows, .sequences = o.running};
+  if (o.embeddings && o.speculation.drafts_by_model())
+    return Fail(Code::kUsage, "a draft model drafts text").Where("--draft-model").Found("--embeddings");
   if (o.embeddings) needs = {.embeddings = true, .context_tokens = 0};
   if (!o.kv_memory.empty()) {
     RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));
@@ -170,6 +172,10 @@ Status Serve(const Options& o, Output& out) {
         "{}: {} on {} threads ({}), {} requests at once of at most {} tokens, KV pool of {} tokens, {:.0f} MiB ({})",
         server->url(), id, loaded.program().n_threads(), loaded.threads().reason, o.running, loaded.context_tokens(),
         tokens, static_cast<double>(service->kv_bytes()) / (1 << 20), loaded.pages_reason()));
+    if (const service::Runtime* draft = service->draft()) {
+      Note(fmt::format("{} drafts where that pays, with {:.0f} MiB of KV beside the pool", draft->model().file().path(),
+                       static_cast<double>(service->draft_kv_bytes()) / (1 << 20)));
+    }
   }
   switch (server->Wait()) {
     case Server::End::kDrained: break;

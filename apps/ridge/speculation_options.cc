@@ -14,15 +14,17 @@ constexpr int64_t kDraftRows = 32;  // drafted tokens that a step may verify, of
 
 }  // namespace
 
-void SpeculationOptions::Add(CLI::App* app) {
-  app->add_option("--spec", speculation_,
-                  fmt::format("speculative decoding: off, lookup (in prompt and answer), draft (by --draft-model), or "
-                              "auto: whatever there is, where it pays (default: {}; auto with --draft-model). The "
-                              "answer is the same with each",
-                              standard_));
-  app->add_option(
+std::vector<CLI::Option*> SpeculationOptions::Add(CLI::App* app) {
+  CLI::Option* speculation = app->add_option(
+      "--spec", speculation_,
+      fmt::format("speculative decoding: off, lookup (in prompt and answer), draft (by --draft-model), or "
+                  "auto: whatever there is, where it pays (default: {}; auto with --draft-model). The "
+                  "answer is the same with each",
+                  standard_));
+  CLI::Option* draft = app->add_option(
       "--draft-model,--model-draft,--md", draft_model_,
       "-md: a small model with the same vocabulary that drafts for the first: a file, or a name as with -m");
+  return {speculation, draft};
 }
 
 Result<engine::Speculation> SpeculationOptions::Resolve() const {
@@ -46,23 +48,35 @@ Result<engine::Speculation> SpeculationOptions::Resolve() const {
   return Fail(Code::kUsage, "wrong value").Where("--spec").Found(name).Expected("off, lookup, draft or auto");
 }
 
+// Of a step at most.
+Result<int64_t> SpeculationOptions::Drafts() const {
+  RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, Resolve());
+  return speculation == engine::Speculation::kOff ? 0 : kDraftRows;
+}
+
+// draft: options of the first model, and afterwards those of the draft model.
+Result<std::unique_ptr<service::Runtime>> SpeculationOptions::PlanDraft(service::RuntimeOptions& draft,
+                                                                        int64_t sequences) const {
+  RIDGE_ASSIGN_OR_RETURN(draft.path, ResolveOrPull(draft_model_));
+  draft.logit_rows = sequences;
+  draft.drafts = 0;
+  draft.sequences = 1;
+  draft.kv_bytes.reset();
+  draft.dry_run = true;
+  return service::Runtime::Load(draft);
+}
+
 Result<SpeculationOptions::Loaded> SpeculationOptions::Load(const ModelOptions& model, LoadNeeds needs,
                                                             int64_t sequences) const {
-  RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, Resolve());
-  const int64_t rows = sequences + (speculation == engine::Speculation::kOff ? 0 : kDraftRows);
-  needs.logit_rows = std::max(needs.logit_rows, rows);
+  RIDGE_ASSIGN_OR_RETURN(needs.drafts, Drafts());
+  needs.logit_rows = std::max(needs.logit_rows, sequences + needs.drafts);
   Loaded loaded;
   if (draft_model_.empty()) {
     RIDGE_ASSIGN_OR_RETURN(loaded.model, model.Load(needs));
     return loaded;
   }
   RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions draft, model.Check(needs));
-  RIDGE_ASSIGN_OR_RETURN(draft.path, ResolveOrPull(draft_model_));
-  draft.logit_rows = sequences;
-  draft.sequences = 1;
-  draft.kv_bytes.reset();
-  draft.dry_run = true;
-  RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<service::Runtime> planned, service::Runtime::Load(draft));
+  RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<service::Runtime> planned, PlanDraft(draft, sequences));
   needs.draft = planned.get();
   RIDGE_ASSIGN_OR_RETURN(loaded.model, model.Load(needs));
   draft.dry_run = false;
@@ -72,6 +86,20 @@ Result<SpeculationOptions::Loaded> SpeculationOptions::Load(const ModelOptions& 
   RIDGE_ASSIGN_OR_RETURN(loaded.draft, service::Runtime::Load(draft));
   for (const std::string& note : loaded.draft->notes()) Note("draft model: " + note);
   return loaded;
+}
+
+Result<SpeculationOptions::Loaded> SpeculationOptions::Plan(service::RuntimeOptions asked) const {
+  RIDGE_ASSIGN_OR_RETURN(asked.drafts, Drafts());
+  asked.logit_rows = asked.sequences + asked.drafts;
+  asked.dry_run = true;
+  Loaded planned;
+  if (!draft_model_.empty()) {
+    service::RuntimeOptions draft = asked;
+    RIDGE_ASSIGN_OR_RETURN(planned.draft, PlanDraft(draft, asked.sequences));
+    asked.draft = planned.draft.get();
+  }
+  RIDGE_ASSIGN_OR_RETURN(planned.model, service::Runtime::Load(asked));
+  return planned;
 }
 
 Json SpeculationOptions::ConfigJson(const service::Runtime* draft) const {

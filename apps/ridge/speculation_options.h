@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "engine/request.h"
 #include "model_options.h"
@@ -24,16 +25,22 @@ class SpeculationOptions {
 
   // standard: the value of --spec that holds when neither flag is given; with a draft model it is auto.
   explicit SpeculationOptions(std::string standard) : standard_(std::move(standard)) {}
-  void Add(CLI::App* app);
+  std::vector<CLI::Option*> Add(CLI::App* app);
 
   // Errors: kUsage for a wrong value, and for flags that contradict each other.
   Result<engine::Speculation> Resolve() const;
   // Adds what drafts need to the needs of `sequences` that run at once, and loads.
   Result<Loaded> Load(const ModelOptions& model, LoadNeeds needs, int64_t sequences) const;
+  // The same pair as a memory plan: no weight is read. asked: of the first model.
+  Result<Loaded> Plan(service::RuntimeOptions asked) const;
 
+  bool drafts_by_model() const { return !draft_model_.empty(); }
   Json ConfigJson(const service::Runtime* draft) const;
 
  private:
+  Result<std::unique_ptr<service::Runtime>> PlanDraft(service::RuntimeOptions& draft, int64_t sequences) const;
+  Result<int64_t> Drafts() const;
+
   std::string standard_, speculation_, draft_model_;
 };
 

@@ -76,6 +76,7 @@ void DraftModelPolicy::Choose(std::span<DraftModelAsk> asks, int64_t rows, int64
       if (CatchUpMs(ask.behind, costs) * kCatchUpReturn > saved_ms) continue;
     }
     ask.take = std::min(best_k, ask.most);
+    ask.pays = true;
     any = true;
   }
   if (any) {

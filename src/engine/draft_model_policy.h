@@ -26,6 +26,7 @@ struct DraftModelAsk {
   int64_t behind = 0;  // tokens that the draft model has to read first
   int64_t left = 0;    // tokens that the answer may still get
   int64_t take = 0;    // to draft now
+  bool pays = false;   // the take is expected to pay, and no probe
 };
 
 class DraftModelPolicy {

@@ -53,7 +53,10 @@ void Drafter::Choose(std::span<DraftAsk> asks, int64_t rows, int64_t room, const
                         .left = ask.left});
   }
   policy_.Choose(choices_, rows, room, costs);
-  for (size_t i = 0; i < asks.size(); i++) asks[i].take = choices_[i].take;
+  for (size_t i = 0; i < asks.size(); i++) {
+    asks[i].take = choices_[i].take;
+    asks[i].sequence->model_odds = choices_[i].pays ? choices_[i].odds : 0;
+  }
   catch_up_tokens_ = policy_.CatchUpTokens(rows, costs);
 }
 

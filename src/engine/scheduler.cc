@@ -6,6 +6,12 @@
 #include <utility>
 
 namespace ridge::engine {
+namespace {
+
+// Looking up costs nothing, so a draft model's odds must be better by this.
+constexpr double kModelsCost = 0.15;
+
+}  // namespace
 
 Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
     : options_(options),
@@ -257,8 +263,9 @@ void Scheduler::Speculate() {
     if (room == 0) continue;
     sequence.draft_match = sequence.lookup.Draft(sequence.tokens, room, sequence.drafts);
     if (sequence.draft_match == 0) continue;
-    choices_[i] = {.odds = draft_policy_.Odds(sequence.draft_record, sequence.draft_match),
-                   .most = static_cast<int64_t>(sequence.drafts.size())};
+    const double odds = draft_policy_.Odds(sequence.draft_record, sequence.draft_match);
+    if (sequence.model_odds > odds + kModelsCost) continue;  // the model will be asked
+    choices_[i] = {.odds = odds, .most = static_cast<int64_t>(sequence.drafts.size())};
   }
   draft_policy_.Choose(choices_, plan_.tokens, draft_room_, costs_);
   for (size_t i = 0; i < plan_.chunks.size(); i++) {

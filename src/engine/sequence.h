@@ -66,6 +66,7 @@ struct Sequence {
   int64_t draft_begin = 0;
   int64_t draft_match = 0;
   DraftRecord draft_record, model_record;
+  double model_odds = 0;                // of the draft model's next token, where drafting by it paid lately
   std::vector<uint64_t> prefix_hashes;  // the draft model's (draft_map.h)
   std::unique_ptr<Work> work;           // not known to the scheduler; null in its tests
 

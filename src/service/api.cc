@@ -69,6 +69,7 @@ Result<service::RuntimeOptions> RuntimeOptionsOf(const LoadOptions& o) {
                                   .isa = o.isa,
                                   .chunk_tokens = o.chunk_tokens,
                                   .logit_rows = o.running + kDraftRows,
+                                  .drafts = o.speculation ? kDraftRows : 0,
                                   .sequences = o.running,
                                   .page_tokens = o.page_tokens,
                                   .panel_cache_dir = o.panel_cache_dir};

@@ -206,7 +206,7 @@ Status Runtime::PlanMemory(const RuntimeOptions& options, const backend::Compile
   plan.state_slot_bytes = static_cast<uint64_t>(model_->StateBytes());
   if (plan.state_slot_bytes > 0) {
     plan.checkpoints = Checkpoints(plan.state_slot_bytes, options.sequences, plan.allowed_bytes);
-    plan.draft_slots = DraftSlots(plan.state_slot_bytes, logit_rows_ - options.sequences, plan.allowed_bytes);
+    plan.draft_slots = DraftSlots(plan.state_slot_bytes, options.drafts, plan.allowed_bytes);
     plan.state_slots = std::max<int64_t>(1, options.sequences) + plan.checkpoints + plan.draft_slots;
   }
   plan.other_bytes = kProcessBytes + kVocabularyBytes * static_cast<uint64_t>(model_->config().vocab);

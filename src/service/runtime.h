@@ -35,6 +35,7 @@ struct RuntimeOptions {
   std::optional<int64_t> chunk_tokens;  // prompt tokens of one step; not given: 512, or batch_tokens if that is less
   bool embeddings = false;              // the graph ends at the final norm; always so for an encoder
   int64_t logit_rows = 1;               // rows of a step that may give logits
+  int64_t drafts = 0;                   // of them, drafted tokens; a recurrent model keeps a state for each
   int64_t sequences = 1;                // requests that the KV pool has room for, each as long as the context
   std::optional<uint64_t>
       kv_bytes;  // size of the KV pool; not given: room for `sequences`, or less where memory is short

@@ -141,6 +141,7 @@ class Service {
   const Runtime* draft() const { return draft_.get(); }  // null: no draft model
   const text::Tokenizer& tokenizer() const { return *tokenizer_; }
   size_t kv_bytes() const { return engine_->state_bytes(); }
+  size_t draft_kv_bytes() const { return engine_->draft_state_bytes(); }
   double create_ms() const { return create_ms_; }
 
  private:

@@ -16,7 +16,7 @@ except ImportError as error:
     MISSING = f"writes models with the gguf package: {error}"
 
 RIDGE = os.environ.get("RIDGE_BIN", "build/release/bin/ridge")
-PARTS = ("weights_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "scratch_bytes", "other_bytes")
+PARTS = ("weights_bytes", "workspace_bytes", "logits_bytes", "kv_bytes", "scratch_bytes", "other_bytes", "draft_bytes", "draft_kv_bytes")
 SANITIZED = "dev" in RIDGE.split(os.sep)  # shadow memory is no part of the plan
 
 
@@ -62,6 +62,19 @@ class Memory(unittest.TestCase):
         pool = self.plan("-c", "256", "-np", "2", "--kv-memory", "64KiB")
         self.assertEqual(pool["kv_pages"], 65536 // base["kv_page_bytes"])
         self.assertLessEqual(pool["kv_bytes"], 65536)
+
+    def test_drafts_are_counted(self):
+        base, drafted = self.plan("-c", "256", "-np", "2"), self.plan("-c", "256", "-np", "2", "--draft-model", self.path)
+        self.assertEqual((base["draft_bytes"], base["draft_kv_bytes"]), (0, 0))
+        self.assertEqual(drafted["draft_kv_bytes"], base["kv_bytes"], "the same model: as many pages of the same size")
+        self.assertGreater(drafted["draft_bytes"], base["weights_bytes"])
+        self.assertEqual(drafted["peak_bytes"], sum(drafted[name] for name in PARTS))
+        self.assertGreater(drafted["logits_bytes"], base["logits_bytes"], "rows of drafts")
+        self.assertEqual(self.plan("-np", "2", path=self.recurrent)["draft_slots"], 0)
+        states = self.plan("-np", "2", "--spec", "lookup", path=self.recurrent)
+        self.assertEqual(states["draft_slots"], 8)
+        self.assertEqual(states["state_slots"], 2 + states["checkpoints"] + 8)
+        self.assertIn("draft model", self.run_ridge("inspect", self.path, "--memory", "-md", self.path).stdout)
 
     @unittest.skipIf(SANITIZED, "a sanitized program takes more than the plan says")
     def test_a_run_stays_within_the_plan(self):

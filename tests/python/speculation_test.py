@@ -138,6 +138,8 @@ class DraftModel(unittest.TestCase):
         self.refused(2, "--spec draft", "--draft-model", flags=["--spec", "draft"])
         self.refused(2, "--draft-model", "--spec off", flags=["--draft-model", self.draft, "--spec", "off"])
         self.refused(2, "--draft-model", "--spec lookup", flags=["--draft-model", self.draft, "--spec", "lookup"])
+        ran = ridge("serve", "--port", "0", "-m", self.target, "--embeddings", "-md", self.draft)
+        self.assertEqual((ran.returncode, "--embeddings" in ran.stderr), (2, True), ran.stderr)
         self.refused(2, "--spec", "sometimes", flags=["--spec", "sometimes"])
 
 

@@ -77,6 +77,8 @@ Reply Metrics(const Context& context, const Request&) {
   page.Gauge("ridge:kv_pages_capacity", s.pages_capacity, "KV pages of the pool.");
   page.Gauge("ridge:kv_page_tokens", s.page_tokens, "Tokens of one KV page.");
   page.Gauge("ridge:kv_bytes", context.service != nullptr ? context.service->kv_bytes() : 0, "Bytes of the KV pool.");
+  page.Gauge("ridge:draft_kv_bytes", context.service != nullptr ? context.service->draft_kv_bytes() : 0,
+             "Bytes of the draft model's KV, beside the pool.");
   page.Counter("ridge:num_preemptions_total", s.preemptions,
                "Times that a sequence lost its pages and was computed again.");
   page.Counter(
