@@ -84,7 +84,7 @@ TEST(EngineDraft, TheSameAnswersInFewerStepsGreedyAndSampled) {
     for (const Speculation speculation : {Speculation::kOff, Speculation::kDraft, Speculation::kAuto}) {
       FakeProgram program(kVocab, recurrent);
       DraftProgram draft(kVocab, 6);
-      program.step_ms = 2;
+      program.step_ms = 4;
       auto engine = *Engine::Start(&program, Options(3, 128, &draft));
       std::vector<Ticket> tickets;
       for (TokenId i = 0; i < 3; i++)
@@ -112,10 +112,10 @@ TEST(EngineDraft, TheSameAnswersInFewerStepsGreedyAndSampled) {
         EXPECT_EQ(proposed, 0);
         EXPECT_EQ(draft.steps, 0);
       } else {
-        EXPECT_GT(accepted, temperature == 0 ? 60 : 10);
+        EXPECT_GT(accepted, temperature == 0 ? 30 : 5);
         EXPECT_GT(stats.draft_passes, 0u);
         if (temperature == 0) {
-          EXPECT_LT(stats.steps, 50u);
+          EXPECT_LT(stats.steps, 58u);
         }
       }
     }
