@@ -146,6 +146,10 @@ class Program {
   virtual size_t workspace_bytes() const = 0;
   virtual std::string isa() const = 0;
   virtual int n_threads() const = 0;
+  // fn(0) .. fn(n - 1) on the program's threads, in any order; not while it runs. fn must not throw.
+  virtual void ForEach(size_t n, const std::function<void(size_t)>& fn) {
+    for (size_t i = 0; i < n; i++) fn(i);
+  }
   // Off at first; turning it on starts anew. What does not trace has no times.
   virtual void TraceOps(bool) {}
   virtual std::vector<OpTime> op_times() const { return {}; }

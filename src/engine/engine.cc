@@ -41,6 +41,8 @@ struct Work {
   Clock::time_point last_token = {};
   double decode_ms = 0, alone_ms = 0;  // of its decode steps: as they were, and as expected without drafts
   bool drafted = false;
+  std::optional<Result<TokenId>> drawn = {};  // of this step, by DrawTogether
+  double draw_ms = 0;
   Summary summary = {};
 
   // One step after the first token; each accepted draft saves one more alone_ms.
@@ -366,6 +368,7 @@ void Engine::Step() {
     return;
   }
   scheduler_.Commit(MsBetween(drafted, end));
+  DrawTogether(chunks);
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     Sequence& sequence = *chunk.sequence;
@@ -387,6 +390,33 @@ void Engine::Step() {
     }
   }
   Publish();
+}
+
+// Draws the tokens of the sequences that need one each, on all threads. What does not fit that is left to Sample: drafts, whose draws follow
+// from one another, log-probabilities, which need the row as it was, and what failed for want of memory.
+void Engine::DrawTogether(std::span<const Chunk> chunks) {
+  draws_.clear();
+  int64_t row = 0;
+  for (const Chunk& chunk : chunks) {
+    Work& work = *chunk.sequence->work;
+    work.drawn.reset();
+    if (chunk.logits && chunk.drafts.empty() && work.logprobs < 0)
+      draws_.push_back({chunk.sequence, row + chunk.score_rows});
+    row += chunk.logit_rows();
+  }
+  if (draws_.size() < 2) return;
+  runner_.ForEach(draws_.size(), [this](size_t i) {
+    const auto& [sequence, at] = draws_[i];
+    Work& work = *sequence->work;
+    const Clock::time_point begin = Clock::now();
+    try {
+      work.drawn = work.sampler.Sample(runner_.logits(at), sequence->tokens, work.draw_stream,
+                                       static_cast<uint64_t>(sequence->length()));
+    } catch (const std::bad_alloc&) {
+      work.drawn.reset();
+    }
+    work.draw_ms = MsBetween(begin, Clock::now());
+  });
 }
 
 // Lets the draft model add to the step. Without it the step is as right, so a failure ends its drafting and nothing else.
@@ -479,8 +509,11 @@ bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
   const std::span<float> logits = runner_.logits(row);
   const Clock::time_point begin = Clock::now();
   if (work.logprobs >= 0) raw_logits_.assign(logits.begin(), logits.end());  // the sampler changes the row
-  const auto token =
-      work.sampler.Sample(logits, sequence.tokens, work.draw_stream, static_cast<uint64_t>(sequence.length()));
+  const double draw_ms = work.drawn ? work.draw_ms : 0;
+  const Result<TokenId> token = work.drawn ? *work.drawn
+                                           : work.sampler.Sample(logits, sequence.tokens, work.draw_stream,
+                                                                 static_cast<uint64_t>(sequence.length()));
+  work.drawn.reset();
   work.summary.nan_logits += work.sampler.nan_count();
   if (!token) {
     Finish(sequence.id, FinishReason::kFailed, token.error());
@@ -494,7 +527,7 @@ bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
     event.top = TopLogprobs(raw_logits_, work.logprobs, *token, event.logprob.emplace());
   }
   event.at = Clock::now();
-  event.sample_ms = MsBetween(begin, event.at);
+  event.sample_ms = draw_ms + MsBetween(begin, event.at);
   (first ? counts_.ttft : counts_.gap).Add(MsBetween(first ? work.submitted : work.last_token, event.at) / 1000);
   work.last_token = event.at;
   counts_.generated_tokens++;

@@ -115,6 +115,7 @@ class Engine {
   bool TakeMail();  // false: stop
   void EndLate();
   void Step();
+  void DrawTogether(std::span<const Chunk> chunks);
   double DraftByModel(const Plan& plan);
   void Count(const Chunk& chunk);
   bool Sample(Sequence& sequence, int64_t row, double step_ms);
@@ -136,8 +137,9 @@ class Engine {
   Runner runner_;
 
   std::multimap<Clock::time_point, RequestId> deadlines_;
-  std::vector<float> raw_logits_;  // [vocab] scratch
-  StepTimes times_;                // of the latest step
+  std::vector<float> raw_logits_;                     // [vocab] scratch
+  std::vector<std::pair<Sequence*, int64_t>> draws_;  // sequence, row: scratch of DrawTogether
+  StepTimes times_;                                   // of the latest step
 
   EngineStats counts_;  // engine thread: what is published next
 

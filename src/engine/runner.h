@@ -22,6 +22,8 @@ class Runner {
   Runner(backend::Program* program, backend::StateStore* state, int64_t vocab, int64_t max_rows);
 
   Status Run(const Plan& plan);  // errors: those of Program::Run
+  // Work on several rows side by side, between steps; fn must not throw.
+  void ForEach(size_t n, const std::function<void(size_t)>& fn) { program_->ForEach(n, fn); }
   std::span<float> logits(int64_t row) {
     return std::span<float>(logits_).subspan(static_cast<size_t>(row * vocab_), static_cast<size_t>(vocab_));
   }

@@ -308,8 +308,11 @@ const Plan& Scheduler::Next() {
     if (running_[i]->decoding()) PlaceOrPreempt(*running_[i], 1);
   }
   const int64_t decodes = plan_.tokens;
-  const bool prompts = std::ranges::any_of(running_, [](const auto& s) { return !s->decoding(); }) || MayAdmit();
-  prompt_room_ = prompts ? costs_.PromptTokens(decodes, options_.step_tokens - decodes) : 0;
+  const int64_t begun = std::ranges::count_if(running_, [](const auto& s) { return !s->decoding(); });
+  const bool prompts = begun > 0 || MayAdmit();
+  const int64_t places = options_.max_running - static_cast<int64_t>(running_.size());
+  const int64_t claims = begun + std::min(static_cast<int64_t>(waiting_.size()), places);
+  prompt_room_ = prompts ? costs_.PromptTokens(decodes, options_.step_tokens - decodes, claims) : 0;
   for (size_t i = 0; i < running_.size() && prompt_room_ > 0; i++) {
     if (running_[i]->decoding()) continue;
     ExtendCached(*running_[i]);

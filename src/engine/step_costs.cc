@@ -34,7 +34,7 @@ std::optional<double> StepCosts::DecodeMs(int64_t n) const {
   return at(below).value + part * (at(above).value - at(below).value);
 }
 
-int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most) {
+int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most, int64_t prompts) {
   if (decode_tokens == 0 || most <= 0 || !measured_) return most;
   const std::optional<double> alone = DecodeMs(decode_tokens);
   if ((!alone || since_decode_ >= kStaleSteps) && !probing_) {
@@ -46,7 +46,9 @@ int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most) {
   const double per_token = prompt_token_ms_.samples > 0 ? prompt_token_ms_.value
                            : lone_token_ms_.samples > 0 ? lone_token_ms_.value
                                                         : *alone / 8;
-  const double tokens = (kMostStretch - 1) * *alone / per_token;
+  const double claim = 1 + static_cast<double>(prompts) / static_cast<double>(decode_tokens);
+  const double stretch = std::max(kMostStretch, std::min(claim, kCrowdStretch));
+  const double tokens = (stretch - 1) * *alone / per_token;
   return std::min(most, std::max<int64_t>(1, static_cast<int64_t>(std::min(tokens, 1e9))));
 }
 

@@ -5,8 +5,10 @@
 //   costs.Observe({.decode_tokens = 4, .prompt_tokens = n}, 41.5);
 //
 // The bound: a step that decodes and works on prompts lasts at most kMostStretch times as long as one that only decodes. So the gap between two
-// tokens of an answer grows by that factor at most while prompts are computed, and prompts get the rest of the time. Both times are learnt from
-// measured steps; where the first is not known, or old, one step only decodes. Without any measured step there is no bound.
+// tokens of an answer grows by that factor at most while prompts are computed, and prompts get the rest of the time. Where more prompts than
+// answers are under way, each of them has the same claim on the machine as an answer: with p prompts beside d answers the factor is 1 + p / d, up to
+// kCrowdStretch. Both times are learnt from measured steps; where the first is not known, or old, one step only decodes. Without any measured step
+// there is no bound.
 // Guarantees: no clock of its own, deterministic in what it was told. PromptTokens gives 0 only once in a row, so prompts always get on.
 #pragma once
 
@@ -25,13 +27,14 @@ class StepCosts {
  public:
   // The bound is 2.5; the rest is for what varies between steps.
   static constexpr double kMostStretch = 2.35;
+  static constexpr double kCrowdStretch = 8;
   // Steps that take prompts along until the cost of decoding alone is measured again.
   static constexpr int64_t kStaleSteps = 64;
 
   explicit StepCosts(int64_t max_decode_tokens);
 
-  // For the next step. most: what it has room for.
-  int64_t PromptTokens(int64_t decode_tokens, int64_t most);
+  // For the next step. most: what it has room for; prompts: how many are under way, or could be.
+  int64_t PromptTokens(int64_t decode_tokens, int64_t most, int64_t prompts = 1);
   void Observe(const StepShape& shape, double ms);
 
   // Expected time of a step that only decodes n tokens: between those that were seen, or a guess beyond them; none before the first.

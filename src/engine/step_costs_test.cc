@@ -75,6 +75,19 @@ TEST(StepCosts, MeasuresDecodingFirstAndAgain) {
   EXPECT_EQ(zeros, 200 / (StepCosts::kStaleSteps + 1));
 }
 
+TEST(StepCosts, ManyPromptsBesideFewAnswersGetMoreOfTheTime) {
+  const auto room = [](int64_t decodes, int64_t prompts) {
+    StepCosts costs(64);
+    costs.Observe({0, 100}, 500);
+    costs.Observe({decodes, 0}, 100);
+    return costs.PromptTokens(decodes, 512, prompts);  // 5 ms each
+  };
+  EXPECT_EQ(room(4, 1), 27);   // 1.35 * 100 ms
+  EXPECT_EQ(room(4, 5), 27);   // 1 + 5 / 4 is less
+  EXPECT_EQ(room(4, 12), 60);  // four times as long
+  EXPECT_EQ(room(1, 15), 140) << "kCrowdStretch";
+}
+
 TEST(StepCosts, PromptsGetOnEvenIfNobodyMeasuresAnyMore) {
   StepCosts costs(4);
   costs.Observe({0, 100}, 200);

@@ -64,6 +64,11 @@ class CpuProgram : public backend::Program {
   size_t workspace_bytes() const override { return workspace_.size_bytes(); }
   std::string isa() const override { return kernels_->isa; }
   int n_threads() const override { return pool_->size(); }
+  void ForEach(size_t n, const std::function<void(size_t)>& fn) override {
+    pool_->ParallelFor(n, 1, [&](size_t begin, size_t end, int) {
+      for (size_t i = begin; i < end; i++) fn(i);
+    });
+  }
   void TraceOps(bool on) override;
   std::vector<backend::OpTime> op_times() const override;
 
