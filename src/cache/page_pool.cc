@@ -16,7 +16,7 @@ Result<PagePool> PagePool::Create(int32_t capacity_pages) {
 }
 
 PagePool::PagePool(int32_t capacity_pages)
-    : references_(static_cast<size_t>(capacity_pages), 0), cached_(static_cast<size_t>(capacity_pages), false) {
+    : references_(static_cast<size_t>(capacity_pages), 0), cached_(references_.size(), false), pinned_(references_.size(), false) {
   free_.reserve(references_.size());
   for (PageId page = capacity_pages - 1; page >= 0; --page) free_.push_back(page);
 }
@@ -44,20 +44,26 @@ Status PagePool::Allocate(std::span<PageId> pages) {
 
 void PagePool::AddRef(PageId page) {
   RIDGE_CHECK(InRange(page) && references_[page] > 0 && references_[page] < std::numeric_limits<int32_t>::max());
-  if (cached_[page] && references_[page] == 1) --idle_pages_;
+  if (cached_[page] && references_[page] == 1) CountIdle(page, -1);
   ++references_[page];
 }
 
 void PagePool::SetCached(PageId page, bool cached) {
-  RIDGE_CHECK(InRange(page) && references_[page] > 0 && cached_[page] != cached);
+  RIDGE_CHECK(InRange(page) && references_[page] > 0 && cached_[page] != cached && !pinned_[page]);
   cached_[page] = cached;
-  if (references_[page] == 1) idle_pages_ += cached ? 1 : -1;
+  if (references_[page] == 1) CountIdle(page, cached ? 1 : -1);
+}
+
+void PagePool::SetPinned(PageId page, bool pinned) {
+  RIDGE_CHECK(InRange(page) && cached_[page] && pinned_[page] != pinned);
+  pinned_[page] = pinned;
+  if (references_[page] == 1) pinned_idle_pages_ += pinned ? 1 : -1;
 }
 
 bool PagePool::Release(PageId page) {
   RIDGE_CHECK(InRange(page) && references_[page] > 0);
   if (--references_[page] > 0) {
-    if (cached_[page] && references_[page] == 1) ++idle_pages_;
+    if (cached_[page] && references_[page] == 1) CountIdle(page, 1);
     return false;
   }
   RIDGE_CHECK(!cached_[page]);  // the cache says so before it lets go
@@ -81,18 +87,21 @@ Status PagePool::CheckIntegrity() const {
     if (is_free[page]) return broken("free list holds a page twice", page);
     is_free[page] = true;
   }
-  int32_t held = 0, idle = 0;
+  int32_t held = 0, idle = 0, pinned = 0;
   for (PageId page = 0; page < capacity_pages(); ++page) {
     if (references_[page] < 0) return broken("negative references", page);
     if (is_free[page] && references_[page] != 0) return broken("free page has references", page);
     if (!is_free[page] && references_[page] == 0) return broken("page is neither free nor held", page);
     if (references_[page] == 0 && cached_[page]) return broken("a free page is marked as cached", page);
     held += references_[page] > 0;
+    if (pinned_[page] && !cached_[page]) return broken("a page is pinned that the cache does not hold", page);
     idle += references_[page] == 1 && cached_[page];
+    pinned += references_[page] == 1 && pinned_[page];
   }
-  if (idle != idle_pages_) {
+  if (idle != idle_pages_ || pinned != pinned_idle_pages_) {
     return Fail(Code::kInternal, "idle pages do not add up")
-        .Found(fmt::format("{} by references, {} by count", idle, idle_pages_));
+        .Found(fmt::format("{} by references, {} by count; {} and {} pinned", idle, idle_pages_, pinned,
+                           pinned_idle_pages_));
   }
   if (held != held_pages_ || held + free_pages() != capacity_pages()) {
     return Fail(Code::kInternal, "page counts do not add up")

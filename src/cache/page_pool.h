@@ -48,10 +48,14 @@ class PagePool {
   // Says that one of the references of a held page is the prefix cache's, or no longer is. Not twice in a row.
   void SetCached(PageId page, bool cached);
 
+  // Says that the prefix cache has promised to keep a page that it holds, or no longer does. Not twice in a row.
+  void SetPinned(PageId page, bool pinned);
+
   int32_t capacity_pages() const { return static_cast<int32_t>(references_.size()); }
   int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
   int32_t held_pages() const { return held_pages_; }
   int32_t idle_pages() const { return idle_pages_; }  // held by the prefix cache alone
+  int32_t pinned_idle_pages() const { return pinned_idle_pages_; }  // of them, those that it has promised to keep
   int32_t references(PageId page) const;              // 0: free
 
   // Proves the guarantees in time linear in the capacity. Errors: kInternal, naming the page.
@@ -67,8 +71,14 @@ class PagePool {
 
   std::vector<int32_t> references_;  // [capacity]
   std::vector<bool> cached_;         // [capacity]
+  std::vector<bool> pinned_;         // [capacity]; only of cached ones
   std::vector<PageId> free_;         // a stack; its last element is handed out next
-  int32_t held_pages_ = 0, idle_pages_ = 0;
+  int32_t held_pages_ = 0, idle_pages_ = 0, pinned_idle_pages_ = 0;
+
+  void CountIdle(PageId page, int32_t change) {
+    idle_pages_ += change;
+    if (pinned_[static_cast<size_t>(page)]) pinned_idle_pages_ += change;
+  }
 };
 
 }  // namespace ridge::cache

@@ -33,6 +33,7 @@ std::string_view Name(MissReason reason) {
     case MissReason::kDiverged: return "diverged";
     case MissReason::kEvicted: return "evicted";
     case MissReason::kNoState: return "no-state";
+    case MissReason::kThought: return "thought";
   }
   return "?";
 }
@@ -124,7 +125,7 @@ PrefixCache::Partial PrefixCache::FindPartial(const Cursor& cursor, std::span<co
 }
 
 MissReason PrefixCache::Explain(const Cursor& cursor, std::span<const TokenId> tokens, int64_t found,
-                                int64_t limit) const {
+                                int64_t limit, int64_t* gone_ms) const {
   tokens = tokens.first(static_cast<size_t>(limit));
   const int64_t begin = cursor.pages * page_tokens_;
   if (begin + found >= limit) return MissReason::kNone;
@@ -132,7 +133,11 @@ MissReason PrefixCache::Explain(const Cursor& cursor, std::span<const TokenId> t
   uint64_t hash = cursor.node->hash;
   for (size_t i = 0; i < wanted.size(); i++) {
     hash = Mix(hash, static_cast<uint64_t>(wanted[i]));
-    if (static_cast<int64_t>(i) >= found && ghosts_.contains(hash)) return MissReason::kEvicted;
+    if (static_cast<int64_t>(i) < found) continue;
+    const auto gone = ghosts_.find(hash);
+    if (gone == ghosts_.end()) continue;
+    if (gone_ms != nullptr) *gone_ms = now_ms_ - gone->second.at_ms;
+    return gone->second.why;
   }
   // Does anything that begins with the tokens found go on?
   const auto at = cursor.node->children.lower_bound(wanted.first(static_cast<size_t>(found)));
@@ -176,6 +181,7 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const TokenId> 
 }
 
 void PrefixCache::RemoveLeaf(Node* leaf) {
+  Unpin(leaf);
   ForgetStates(leaf);
   leaves_.erase(leaf->last_use);
   pool_->SetCached(leaf->page, false);
@@ -197,6 +203,7 @@ void PrefixCache::DropPrefixOf(Node* node) {
   const Tokens &less = before->first, &more = node->self->first;
   if (less.size() >= more.size() || CommonPrefix(less, more) < less.size()) return;
   MoveStates(before->second.get(), node);
+  MovePin(before->second.get(), node);
   RemoveLeaf(before->second.get());
 }
 
@@ -242,8 +249,8 @@ uint64_t PrefixCache::HashOf(uint64_t before, std::span<const TokenId> tokens) {
   return before;
 }
 
-void PrefixCache::RememberGone(uint64_t hash) {
-  if (ghosts_[hash]++ == 0) ghost_order_.push_back(hash);
+void PrefixCache::RememberGone(uint64_t hash, MissReason why) {
+  if (ghosts_.insert_or_assign(hash, Gone{why, now_ms_}).second) ghost_order_.push_back(hash);
   if (ghost_order_.size() <= kGhosts) return;
   ghosts_.erase(ghost_order_.front());
   ghost_order_.pop_front();
@@ -254,8 +261,8 @@ int64_t PrefixCache::Evict(int64_t n) {
   const uint64_t begin = clock_;
   while (freed < n && !leaves_.empty() && leaves_.begin()->first <= begin) {
     Node* leaf = leaves_.begin()->second;
-    if (pool_->references(leaf->page) > 1) {
-      Stamp(leaf);  // in use: as recent as can be
+    if (pool_->references(leaf->page) > 1 || leaf->pinned_until_ms > 0) {
+      Stamp(leaf);  // in use, or promised: as recent as can be
       continue;
     }
     RememberGone(leaf->hash);
@@ -318,6 +325,7 @@ Status PrefixCache::CheckIntegrity() const {
   if (pages != pages_) return broken("another number of pages than counted");
   if (pages > max_pages_) return broken("more pages than the limit");
   if (leaves != leaves_.size()) return broken("another number of leaves than counted");
+  RIDGE_RETURN_IF_ERROR(CheckPins(nodes));
   return CheckStates(nodes);
 }
 

@@ -19,6 +19,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,8 +43,9 @@ enum class MissReason {
   kDiverged,  // other tokens follow here
   kEvicted,   // it was cached and had to make room
   kNoState,   // pages go on, but no checkpoint of the recurrent state does
+  kThought,   // it was a dead thinking turn, and dropped
 };
-std::string_view Name(MissReason reason);  // "none", "new", "diverged", "evicted", "no-state"
+std::string_view Name(MissReason reason);  // "none", "new", "diverged", "evicted", "no-state", "thought"
 
 class PrefixCache {
  public:
@@ -77,8 +79,9 @@ class PrefixCache {
   int64_t Extend(Cursor& cursor, std::span<const TokenId> tokens, int64_t limit, PageTable& table);
   // The page that holds most of the tokens that follow the cursor, at most up to token `limit`.
   Partial FindPartial(const Cursor& cursor, std::span<const TokenId> tokens, int64_t limit) const;
-  // Why no more than `found` tokens of tokens[0, limit) were there, found counted from the cursor's page on.
-  MissReason Explain(const Cursor& cursor, std::span<const TokenId> tokens, int64_t found, int64_t limit) const;
+  // Why no more than `found` tokens of tokens[0, limit) were there, found counted from the cursor's page on. gone_ms: since when, of what was given up.
+  MissReason Explain(const Cursor& cursor, std::span<const TokenId> tokens, int64_t found, int64_t limit,
+                     int64_t* gone_ms = nullptr) const;
 
   // Keeps the full pages of the table up to `tokens`, all of which are computed. False: the limit of pages allows no more now.
   bool Insert(Cursor& cursor, std::span<const TokenId> tokens, PageTable& table);
@@ -109,6 +112,21 @@ class PrefixCache {
   int64_t states() const { return static_cast<int64_t>(states_.size()); }
   std::vector<int32_t> StateSlots() const;  // of all checkpoints
 
+  // The time, which never goes back; what was pinned until then no longer is.
+  void Advance(int64_t now_ms);
+  // Pages that pins may hold in all. Without it nothing is pinned.
+  void EnablePins(int64_t max_pinned_pages) { max_pinned_ = max_pinned_pages; }
+  // Of these tokens' pages, from the first on, what is cached and fits the limit is not given up until then, whoever needs room. Returns how many
+  // tokens that are. Of a recurrent model the deepest checkpoint on the way too, as long as pins hold no more than half of all.
+  int64_t Pin(const Cursor& cursor, std::span<const TokenId> tokens, int64_t until_ms);
+  int64_t pinned_pages() const { return static_cast<int64_t>(pins_.size()); }
+  int64_t max_pinned_pages() const { return max_pinned_; }
+  std::optional<int64_t> next_pin_end_ms() const;
+
+  // Where the tokens leave the tree, drops what goes on there with `thinking`, unless they do too: a conversation that goes on without the thoughts of
+  // an earlier turn never comes back to them, nor to what followed. Pages in use stay. Returns how many went.
+  int64_t DropThoughts(const Cursor& cursor, std::span<const TokenId> tokens, TokenId thinking);
+
   // All that is in the cache, but for the roots that `leave_out` names.
   SavedTree Export(const std::function<bool(std::string_view root)>& leave_out) const;
   // Where each page and checkpoint of a tree now lives; kNoPage and kNoSlot: there was no room for it, those used least recently first.
@@ -129,6 +147,7 @@ class PrefixCache {
   int64_t max_pages() const { return max_pages_; }
   uint64_t evicted_pages() const { return evicted_pages_; }
   uint64_t refused_pages() const { return refused_pages_; }  // not kept because of the limit
+  uint64_t dropped_pages() const { return dropped_pages_; }  // of dead thinking turns
   std::vector<PageId> AllPages() const;                      // one per node
 
   // Proves the guarantees in time linear in the nodes. Errors: kInternal.
@@ -142,8 +161,15 @@ class PrefixCache {
   };
   using Children = std::map<Tokens, std::unique_ptr<Node>, Less>;
 
-  using StateKey = std::pair<int, uint64_t>;  // 0 for minor ones, last use
+  // 0 for minor ones, 2 for pinned ones; last use.
+  using StateKey = std::pair<int, uint64_t>;
+  static constexpr int kPinnedState = 2;
   bool RoomForState();
+  void PinState(Node* node, int32_t tokens);
+  void Unpin(Node* node);
+  void MovePin(Node* from, Node* to);
+  Status CheckPins(std::span<const Node* const> nodes) const;
+  int64_t DropBranch(Node* top);
   Node* Holder(const Cursor& cursor, std::span<const TokenId> tokens) const;
   void ForgetStates(Node* node);
   void MoveStates(Node* from, Node* to);
@@ -155,7 +181,7 @@ class PrefixCache {
   void DropPrefixOf(Node* node);
   void Stamp(Node* node);
   void ForgetRoot(Node* root);
-  void RememberGone(uint64_t hash);
+  void RememberGone(uint64_t hash, MissReason why = MissReason::kEvicted);
   static uint64_t RootHash(std::string_view name);
   static uint64_t HashOf(uint64_t before, std::span<const TokenId> tokens);
   Status ImportNodes(const SavedTree& tree, const std::vector<bool>& wanted, Imported& imported,
@@ -173,7 +199,14 @@ class PrefixCache {
   uint64_t evicted_pages_ = 0, refused_pages_ = 0;
   // Path hashes of the pages given up latest, to explain misses.
   std::deque<uint64_t> ghost_order_;
-  std::unordered_map<uint64_t, int> ghosts_;
+  struct Gone {
+    MissReason why = MissReason::kEvicted;
+    int64_t at_ms = 0;
+  };
+  std::unordered_map<uint64_t, Gone> ghosts_;
+  int64_t now_ms_ = 0, max_pinned_ = 0;
+  std::set<std::pair<int64_t, Node*>> pins_;  // by their end
+  uint64_t dropped_pages_ = 0;
   SlotPool* slots_ = nullptr;
   int64_t max_states_ = 0, reserved_states_ = 0;
   std::map<StateKey, std::pair<Node*, int32_t>> states_;  // the first goes first

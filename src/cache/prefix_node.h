@@ -21,6 +21,7 @@ struct PrefixCache::Node {
   Children::iterator self;  // in the parent's children; not of a root
   PageId page = kNoPage;
   uint64_t last_use = 0;
+  int64_t pinned_until_ms = 0;  // 0: not pinned. Never later than the parent's
   uint64_t hash = 0;    // of all tokens up to here, and of the root's name
   std::string name;     // of a root
   int64_t entered = 0;  // of a root: cursors

@@ -25,7 +25,7 @@ void PrefixCache::EnableStates(SlotPool* slots, int64_t max_states) {
 
 bool PrefixCache::RoomForState() {
   if (static_cast<int64_t>(states_.size()) + reserved_states_ < max_states_) return true;
-  if (states_.empty()) return false;
+  if (states_.empty() || states_.begin()->first.first == kPinnedState) return false;
   const auto [node, tokens] = states_.begin()->second;
   const auto at = std::ranges::find(node->states, tokens, &Node::State::tokens);
   slots_->Give(at->slot);

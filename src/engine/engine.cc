@@ -33,6 +33,7 @@ struct Work {
   sampling::Sampler sampler;
   uint64_t draw_stream = 0;
   int32_t logprobs = -1, prompt_logprobs = -1;
+  double pin_s = 0;
   std::optional<Clock::time_point> deadline = {};
   std::shared_ptr<Outbox> outbox;
   Clock::time_point submitted;
@@ -71,7 +72,8 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
                   .draft_model = drafter_ != nullptr,
                   .recurrent = state_->slot_bytes() > 0,
                   .checkpoints = options.checkpoints,
-                  .draft_slots = options.draft_slots},
+                  .draft_slots = options.draft_slots,
+                  .thinking = options.thinking},
                  &pool_),
       runner_(program, state_.get(), options.vocab, std::max(options.max_running, options.max_logit_rows)) {
   counts_.pages_capacity = pool_.capacity_pages();
@@ -140,6 +142,22 @@ Status Engine::CheckSpeculation(Speculation speculation) const {
   return {};
 }
 
+Status Engine::CheckPin(const Request& request) const {
+  if (request.pin_s == 0) return {};
+  const auto wrong = [](std::string found, std::string expected) {
+    return Fail(Code::kInvalidArgument, "no prefix can be pinned")
+        .Where("cache_pin_s")
+        .Found(std::move(found))
+        .Expected(std::move(expected));
+  };
+  if (!(request.pin_s > 0 && request.pin_s <= kMostPin_s))
+    return wrong(std::to_string(request.pin_s),
+                 "0 to " + std::to_string(static_cast<int64_t>(kMostPin_s)) + " seconds");
+  if (!options_.prefix_cache || !request.use_cache) return wrong("no prefix cache", "a request that takes part in it");
+  if (scheduler_.max_pinned_pages() > 0) return {};
+  return wrong("a KV pool with room for one request of the whole context", "room for more");
+}
+
 Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) const {
   const auto outside = [](const char* where, int64_t found, int64_t least, int64_t most) -> Status {
     return Fail(Code::kInvalidArgument, "the value is out of range")
@@ -160,6 +178,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   if (request.prompt_logprobs < -1 || request.prompt_logprobs > kMaxLogprobs)
     RIDGE_RETURN_IF_ERROR(outside("prompt_logprobs", request.prompt_logprobs, -1, kMaxLogprobs));
   RIDGE_RETURN_IF_ERROR(CheckSpeculation(request.speculation));
+  RIDGE_RETURN_IF_ERROR(CheckPin(request));
   RIDGE_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request.prompt.size())));
   RIDGE_ASSIGN_OR_RETURN(sampling::Sampler sampler,
                          sampling::Sampler::Create(request.sampling, static_cast<int32_t>(options_.vocab)));
@@ -181,6 +200,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
                                                   .draw_stream = request.draw_stream,
                                                   .logprobs = request.logprobs,
                                                   .prompt_logprobs = request.prompt_logprobs,
+                                                  .pin_s = request.pin_s,
                                                   .deadline = request.deadline,
                                                   .outbox = std::make_shared<Outbox>(request.notify),
                                                   .submitted = Clock::now()});
@@ -265,11 +285,19 @@ EngineStats Engine::Stats() const {
   return stats;
 }
 
+int64_t Engine::NowMs() const {
+  return std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - started_).count();
+}
+
 void Engine::Publish() {
   counts_.running = static_cast<int64_t>(scheduler_.running());
   counts_.pages_free = pool_.free_pages();
   counts_.pages_held = pool_.held_pages() - pool_.idle_pages();
   counts_.pages_cached = pool_.idle_pages();
+  counts_.pages_pinned = scheduler_.cache().pinned_pages();
+  counts_.pages_pinned_limit = scheduler_.max_pinned_pages();
+  counts_.pages_evicted = scheduler_.cache().evicted_pages();
+  counts_.pages_dropped = scheduler_.cache().dropped_pages();
   counts_.preemptions = static_cast<uint64_t>(scheduler_.preemptions());
   const std::lock_guard lock(stats_mutex_);
   published_ = counts_;
@@ -289,8 +317,15 @@ bool Engine::TakeMail() {
   bool stop = false;
   {
     std::unique_lock lock(mutex_);
-    mail_.wait(lock,
-               [&] { return stop_ || !inbox_.empty() || !cancels_.empty() || !tasks_.empty() || !scheduler_.idle(); });
+    const auto mail = [&] {
+      return stop_ || !inbox_.empty() || !cancels_.empty() || !tasks_.empty() || !scheduler_.idle();
+    };
+    const std::optional<int64_t> pin_end_ms = scheduler_.cache().next_pin_end_ms();
+    if (!pin_end_ms) {
+      mail_.wait(lock, mail);
+    } else {  // so that what is told about pins is true on an idle engine too
+      mail_.wait_until(lock, started_ + std::chrono::milliseconds(*pin_end_ms + 1), mail);
+    }
     for (auto& sequence : inbox_) {
       if (sequence->work->deadline) deadlines_.emplace(*sequence->work->deadline, sequence->id);
       scheduler_.Add(std::move(sequence));
@@ -329,13 +364,14 @@ void Engine::Loop() {
 }
 
 void Engine::Step() {
+  scheduler_.Advance(NowMs());
   const Plan& plan = scheduler_.Next();
   for (const cache::PageCopy& copy : scheduler_.TakeCopies()) {
     state_->CopyPage(copy.from, copy.to);
     if (drafter_) drafter_->CopyPage(copy.from, copy.to);
   }
   for (const cache::PageCopy& copy : scheduler_.TakeStateCopies()) state_->CopySlot(copy.from, copy.to);
-  if (plan.chunks.empty()) return;
+  if (plan.chunks.empty()) return Publish();
   const Clock::time_point begin = Clock::now();
   for (const Chunk& chunk : plan.chunks) {
     Work& work = *chunk.sequence->work;
@@ -538,9 +574,13 @@ bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
 
 void Engine::Finish(RequestId id, FinishReason reason, std::optional<Error> error) {
   int64_t kv_pages = 0;
+  Sequence* ending = scheduler_.Find(id);
+  if (ending == nullptr) return;
+  if (const double pin_s = ending->work->pin_s; pin_s > 0)
+    ending->pin_until_ms = NowMs() + std::max<int64_t>(1, static_cast<int64_t>(1000 * pin_s));
   const std::unique_ptr<Sequence> sequence = scheduler_.Remove(id, &kv_pages);
-  if (!sequence) return;
   Work& work = *sequence->work;
+  work.summary.pinned_tokens = sequence->pinned_tokens;
   work.summary.kv_pages = kv_pages;
   if (work.drafted && work.decode_ms > 0) work.summary.speculation_gain = work.alone_ms / work.decode_ms;
   work.summary.cache_miss = sequence->miss;

@@ -43,6 +43,7 @@ struct EngineOptions {
   bool check_each_step = false;  // proves the integrity of scheduler, pages and cache after each step: for tests
   int64_t checkpoints = 16;  // of recurrent models: points from which the prefix cache can go on, each a slot of state
   int64_t draft_slots = 0;   // of recurrent models: drafts that a step verifies at most, each a slot of state
+  TokenId thinking = -1;     // the token that begins a turn's thoughts; see SchedulerOptions
   backend::StateOptions state;
   StepBytes bytes = {};  // for Summary::bytes_read
   // A second model that drafts; borrowed, used by the engine alone. Its KV takes as many pages of as many tokens as the first model's.
@@ -107,6 +108,8 @@ class Engine {
          backend::Program* program, std::unique_ptr<Drafter> drafter);
   Status CheckSpeculation(Speculation speculation) const;
   bool can_speculate() const;
+  Status CheckPin(const Request& request) const;
+  int64_t NowMs() const;
   Result<std::unique_ptr<Sequence>> NewSequence(const Request& request) const;
   std::optional<std::string> CacheRoot(const Request& request) const;
   Result<std::vector<Ticket>> Enqueue(std::vector<std::unique_ptr<Sequence>> sequences);
@@ -141,6 +144,7 @@ class Engine {
   std::vector<std::pair<Sequence*, int64_t>> draws_;  // sequence, row: scratch of DrawTogether
   StepTimes times_;                                   // of the latest step
 
+  const Clock::time_point started_ = Clock::now();
   EngineStats counts_;  // engine thread: what is published next
 
   mutable std::mutex stats_mutex_;

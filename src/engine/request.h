@@ -29,6 +29,7 @@ enum class Speculation { kOff, kLookup, kDraft, kAuto };
 std::string_view Name(Speculation speculation);  // "off", "lookup", "draft", "auto"
 
 constexpr int32_t kMaxLogprobs = 20;
+constexpr double kMostPin_s = 7 * 86400;
 
 struct Request {
   std::vector<TokenId> prompt;       // at least one token
@@ -40,9 +41,11 @@ struct Request {
   // The same of the prompt's tokens but the first, which are then computed, not taken from the cache.
   int32_t prompt_logprobs = -1;
   std::string cache_salt = {};  // prefixes are shared only between equal salts
-  bool use_cache = true;        // false: takes nothing from the prefix cache and leaves nothing in it
-  int32_t priority = 0;         // higher first
-  std::string tenant = {};      // who shares the engine with the others; empty is one of them
+  double pin_s =
+      0;  // the prompt's pages stay in the prefix cache for so long after the end; 0: as long as there is room
+  bool use_cache = true;    // false: takes nothing from the prefix cache and leaves nothing in it
+  int32_t priority = 0;     // higher first
+  std::string tenant = {};  // who shares the engine with the others; empty is one of them
   std::optional<Clock::time_point> deadline = {};  // not begun by then: fails; nothing is kept waiting in vain
   Speculation speculation = Speculation::kOff;
   // Called on the engine's thread after each event and after the end: "look at the outbox". Must be quick and not call the engine.
@@ -71,6 +74,7 @@ struct TokenEvent {
 struct CacheMiss {
   cache::MissReason reason = cache::MissReason::kNone;
   int64_t at_token = 0;
+  int64_t gone_ms = -1;  // of what was given up: how long before the request began; -1: nothing was
 };
 
 // The end of a request.
@@ -79,6 +83,7 @@ struct Summary {
   std::optional<Error> error;           // of kFailed
   int64_t cached_tokens = 0;            // of the prompt, not computed again
   std::optional<CacheMiss> cache_miss;  // none: the request took no part in the prefix cache, or never began
+  int64_t pinned_tokens = 0;            // of the prompt, kept in the prefix cache for pin_s from now on
   int64_t prompt_chunks = 0;
   int64_t nan_logits = 0;       // above 0: the model's computation is broken
   double queue_ms = 0;          // from Submit to the first step

@@ -23,6 +23,12 @@ Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
               options.page_tokens >= 1);
   plan_.chunks.reserve(static_cast<size_t>(options.max_running));
   if (options.recurrent) cache_.EnableStates(&slots_, options.checkpoints);
+  cache_.EnablePins(max_pinned_pages());
+}
+
+int64_t Scheduler::max_pinned_pages() const {
+  const int64_t all = pool_->capacity_pages();
+  return std::min(all / 2, all - cache::PagesForTokens(limit_tokens(), options_.page_tokens));
 }
 
 int64_t Scheduler::limit_tokens() const {
@@ -112,17 +118,25 @@ bool Scheduler::CopyCached(Sequence& sequence) {
       return false;
     if (ready > best.tokens) best = {other->pages->pages()[static_cast<size_t>(at.pages)], ready};
   }
-  if (!sequence.miss) {
-    sequence.miss = {.reason = cache_.Explain(at, sequence.tokens, best.tokens, limit),
-                     .at_token = begin + best.tokens};
+  int64_t gone_ms = -1;
+  const cache::MissReason reason = cache_.Explain(at, sequence.tokens, best.tokens, limit, &gone_ms);
+  if (best.tokens > 0 && MakeRoom(sequence, begin + 1)) {
+    RIDGE_CHECK(sequence.pages->Reserve(begin + 1).has_value());
+    const cache::PageId to = sequence.pages->pages().back();
+    // Room may have been made by giving up the page itself; its contents are still there.
+    if (to != best.page) copies_.push_back({.from = best.page, .to = to});
+    sequence.computed_tokens = begin + best.tokens;
   }
-  if (best.tokens == 0 || !MakeRoom(sequence, begin + 1)) return true;
-  RIDGE_CHECK(sequence.pages->Reserve(begin + 1).has_value());
-  const cache::PageId to = sequence.pages->pages().back();
-  // Room may have been made by giving up the page itself; its contents are still there.
-  if (to != best.page) copies_.push_back({.from = best.page, .to = to});
-  sequence.computed_tokens = begin + best.tokens;
+  Begin(sequence, reason, begin + best.tokens, gone_ms);
   return true;
+}
+
+// Once for each sequence, when what it takes over is settled. What it takes over may be dropped: the copies of this step are made before anything is
+// written.
+void Scheduler::Begin(Sequence& sequence, cache::MissReason reason, int64_t token, int64_t gone_ms) {
+  if (sequence.miss) return;
+  sequence.miss = {.reason = reason, .at_token = token, .gone_ms = gone_ms};
+  if (options_.thinking >= 0) cache_.DropThoughts(sequence.cursor, sequence.tokens, options_.thinking);
 }
 
 bool Scheduler::Place(Sequence& sequence, int64_t count) {
@@ -359,6 +373,11 @@ std::unique_ptr<Sequence> Scheduler::Remove(RequestId id, int64_t* held_pages) {
     Unplan(*found);
     if (held_pages != nullptr) *held_pages = static_cast<int64_t>(found->pages->pages().size());
     Release(*found);
+    if (found->pin_until_ms > 0) {
+      found->pinned_tokens = cache_.Pin(
+          found->cursor, std::span<const TokenId>(found->tokens).first(static_cast<size_t>(found->prompt_tokens)),
+          found->pin_until_ms);
+    }
     cache_.Leave(found->cursor, found->ephemeral_root);
     found->pages.reset();
     waiting_.Leave(*found);

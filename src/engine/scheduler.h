@@ -44,6 +44,8 @@ struct SchedulerOptions {
   bool recurrent = false;      // the model keeps state besides the KV; then
   int64_t checkpoints = 0;     // that the prefix cache may hold, and
   int64_t draft_slots = 0;     // drafts of a step at most. Slots are those below the sum of the three
+  TokenId thinking =
+      -1;  // begins the thoughts of a turn, which the next turn's prompt leaves out; -1: there is no such token
 };
 
 // Tokens [begin, begin + tokens.size()) of one sequence.
@@ -93,6 +95,11 @@ class Scheduler {
   int64_t limit_tokens() const;
 
   void Add(std::unique_ptr<Sequence> sequence);
+  // The time in ms, which never goes back.
+  void Advance(int64_t now_ms) { cache_.Advance(now_ms); }
+  // Pages that pins of prefixes may hold in all: what is left beside the longest sequence, and half of the pool at most. So the oldest sequence
+  // always gets on.
+  int64_t max_pinned_pages() const;
   // The next step; empty when there is nothing to compute. Valid until the next call of any function here.
   const Plan& Next();
   // Page copies that must be done, in order, before the step that Next returned. Each is handed out once.
@@ -119,6 +126,7 @@ class Scheduler {
   // held_pages: how many it held.
   std::unique_ptr<Sequence> Remove(RequestId id, int64_t* held_pages = nullptr);
 
+  Sequence* Find(RequestId id) { return const_cast<Sequence*>(std::as_const(*this).Find(id)); }
   const Sequence* Find(RequestId id) const;  // null when there is none of this id
   size_t waiting() const { return waiting_.size(); }
   size_t running() const { return running_.size(); }
@@ -132,7 +140,8 @@ class Scheduler {
   Status CheckIntegrity() const;
 
  private:
-  int64_t available_pages() const { return pool_->free_pages() + pool_->idle_pages(); }
+  int64_t available_pages() const { return pool_->free_pages() + pool_->idle_pages() - pool_->pinned_idle_pages(); }
+  void Begin(Sequence& sequence, cache::MissReason reason, int64_t token, int64_t gone_ms);
   bool MakeRoom(const Sequence& sequence, int64_t tokens);
   bool MayAdmit() const;
   bool Admit();

@@ -81,18 +81,18 @@ bool Scheduler::Resume(Sequence& sequence) {
     state_copies_.push_back({.from = match.slot, .to = sequence.slot});
     sequence.computed_tokens = match.tokens;
   }
-  if (!sequence.miss) {
-    const bool state_ends = match.cached_tokens > match.tokens;
-    sequence.miss = {.reason = state_ends ? cache::MissReason::kNoState
-                                          : cache_.Explain(at, sequence.tokens, match.tokens - at.pages * page, limit),
-                     .at_token = match.tokens};
-  }
+  const bool state_ends = match.cached_tokens > match.tokens;
+  int64_t gone_ms = -1;
+  const cache::MissReason reason =
+      state_ends ? cache::MissReason::kNoState
+                 : cache_.Explain(at, sequence.tokens, match.tokens - at.pages * page, limit, &gone_ms);
   // Where this sequence leaves what others have computed, more are likely to leave it; and the next turn goes on near the end of this prompt.
   int64_t last = match.tokens;
   const int64_t parting = std::min(match.cached_tokens, limit) / page * page;
   if (parting >= last + state_gap() && Mark(sequence, parting, /*minor=*/false)) last = parting;
   const int64_t end = (sequence.prompt_tokens - kTailTokens) / page * page;
   if (sequence.generated() == 0 && end >= last + state_gap()) Mark(sequence, end, /*minor=*/true);
+  Begin(sequence, reason, match.tokens, gone_ms);
   return true;
 }
 

@@ -54,6 +54,8 @@ struct Sequence {
   RequestId waits_for = 0;  // who leaves a checkpoint at waits_token; 0: nobody
   int64_t waits_token = 0;
   std::optional<CacheMiss> miss;  // set when it begins
+  int64_t pin_until_ms = 0;       // see Scheduler::Advance; set before it is removed. 0: nothing is pinned
+  int64_t pinned_tokens = 0;      // set by its end
   bool scores = false;            // log-probabilities of the prompt are asked for
   int64_t scored_tokens = 1;      // of the prompt, whose log-probability is known; the first has none
   bool looks_up = false;          // drafts from its own text

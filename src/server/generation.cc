@@ -119,6 +119,7 @@ void ReadGeneration(Fields& fields, const Context& context, Generation& out) {
   ReadSampling(fields, vocab, out.text.sampling);
   fields.Text("cache_salt", out.text.cache_salt);
   fields.Bool("cache_prompt", out.text.use_cache);
+  fields.Number("cache_pin_s", out.text.cache_pin_s, 0, engine::kMostPin_s);
   int64_t priority = 0;
   fields.Integer("priority", priority, -kMaxPriority, kMaxPriority);
   out.text.priority = static_cast<int32_t>(priority);

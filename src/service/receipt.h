@@ -18,7 +18,10 @@ struct Receipt {
   double tokenize_ms = 0;  // template and tokenizer
   double queue_ms = 0;     // waiting for the engine
   int64_t prompt_n = 0;
-  int64_t cache_n = 0;  // of them, found in the prefix cache
+  int64_t cache_n = 0;                               // of them, found in the prefix cache
+  int64_t cache_pinned_n = 0;                        // of the prompt, kept for cache_pin_s
+  std::optional<engine::CacheMiss> cache_miss = {};  // why the others were computed; none: the request took no part
+  std::optional<int64_t> cache_miss_message = {};    // of a conversation: the message that the first of them belongs to
   int64_t prompt_chunks = 0;
   double prompt_ms = 0;
   int64_t predicted_n = 0;

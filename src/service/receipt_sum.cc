@@ -10,6 +10,15 @@ using Json = nlohmann::ordered_json;
 
 Json OrNull(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
+// Why the prompt's tokens from `token` on were computed; null: the request took no part in the prefix cache.
+Json CacheMissJson(const Receipt& r) {
+  if (!r.cache_miss) return nullptr;
+  Json miss = {{"reason", cache::Name(r.cache_miss->reason)}, {"token", r.cache_miss->at_token}};
+  miss["message"] = r.cache_miss_message ? Json(*r.cache_miss_message) : Json(nullptr);
+  if (r.cache_miss->gone_ms >= 0) miss["gone_ms"] = r.cache_miss->gone_ms;
+  return miss;
+}
+
 // By the time that each answer's decoding took; nothing where nothing was drafted.
 std::optional<double> MeanGain(std::span<const Receipt> receipts) {
   double with = 0, without = 0;
@@ -45,6 +54,10 @@ void AddPrompt(Receipt& all, const Receipt& r) {
   all.prompt_n += r.prompt_n;
   all.cache_n += r.cache_n;
   all.prompt_chunks += r.prompt_chunks;
+  all.cache_pinned_n += r.cache_pinned_n;
+  if (all.cache_miss) return;  // the first one that has any
+  all.cache_miss = r.cache_miss;
+  all.cache_miss_message = r.cache_miss_message;
 }
 
 }  // namespace
@@ -97,6 +110,8 @@ Json ReceiptJson(const ReceiptSum& sum) {
           {"prompt_per_second", OrNull(r.prompt_per_second())},
           {"prompt_chunks", r.prompt_chunks},
           {"cache_n", r.cache_n},
+          {"cache_miss", CacheMissJson(r)},
+          {"cache_pinned_n", r.cache_pinned_n},
           {"predicted_n", r.predicted_n},
           {"predicted_ms", r.predicted_ms},
           {"predicted_per_second", OrNull(rate)},

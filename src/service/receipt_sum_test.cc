@@ -51,7 +51,7 @@ TEST(ReceiptSum, AtOnceTheSlowestCountsAndAPromptOnce) {
 TEST(ReceiptSum, WhatWasNotMeasuredIsNull) {
   const Receipt one[] = {{.prompt_n = 3, .predicted_n = 1}};
   const nlohmann::ordered_json json = ReceiptJson(InTurn(one));
-  for (const char* name : {"prompt_per_second", "predicted_per_second", "ttft_ms", "speculation_gain"})
+  for (const char* name : {"cache_miss", "prompt_per_second", "predicted_per_second", "ttft_ms", "speculation_gain"})
     EXPECT_TRUE(json.at(name).is_null()) << name;
   EXPECT_EQ(json.at("predicted_n"), 1);
 }

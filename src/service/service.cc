@@ -23,6 +23,7 @@ using engine::FinishReason;
 using engine::Outbox;
 
 constexpr char kTemplateKey[] = "tokenizer.chat_template";
+constexpr char kThinking[] = "<think>";  // begins what templates leave out of later turns
 
 double MsSince(Clock::time_point begin) {
   return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
@@ -64,12 +65,31 @@ engine::StepBytes StepBytesOf(const Runtime& runtime) {
   return bytes;
 }
 
+// Where the text of each message ends in the rendered conversation. A template may trim a text; of one that is not there the end is that of the
+// message before.
+std::vector<size_t> MessageEnds(std::string_view rendered, const nlohmann::ordered_json& messages) {
+  std::vector<size_t> ends;
+  size_t from = 0;
+  for (const auto& message : messages) {
+    const auto content = message.is_object() ? message.find("content") : message.end();
+    if (message.is_object() && content != message.end() && content->is_string()) {
+      std::string_view text = content->get_ref<const std::string&>();
+      const size_t first = text.find_first_not_of(" \t\r\n");
+      text = first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") + 1 - first);
+      const size_t at = text.empty() ? std::string_view::npos : rendered.find(text, from);
+      if (at != std::string_view::npos) from = at + text.size();
+    }
+    ends.push_back(from);
+  }
+  return ends;
+}
+
 }  // namespace
 
 // ---- TextStream
 
 TextStream::TextStream(engine::Engine* engine, const text::Tokenizer& tokenizer, std::vector<std::string> stop)
-    : engine_(engine), decoder_(tokenizer), matcher_(std::move(stop)) {}
+    : engine_(engine), decoder_(tokenizer), matcher_(std::move(stop)), tokenizer_(&tokenizer) {}
 
 TextStream::~TextStream() {
   if (!ended_ && ticket_.outbox) Cancel();
@@ -140,6 +160,17 @@ TextStream::Got TextStream::Take(engine::TokenEvent& token, TextEvent& event) {
   return Got::kEvent;
 }
 
+// The message of a prompt's token. What stands between two texts belongs to the second, but what ends a text to the first.
+std::optional<int64_t> TextStream::MessageAt(int64_t token) const {
+  if (message_ends_.empty() || token > static_cast<int64_t>(prompt_ids_.size())) return std::nullopt;
+  const size_t skip = bos_added_ && token > 0 ? 1 : 0;
+  const auto before = std::span<const TokenId>(prompt_ids_).first(static_cast<size_t>(token)).subspan(skip);
+  const size_t at = tokenizer_->Decode(before, /*special=*/true).size();
+  const auto end = std::ranges::lower_bound(message_ends_, at);
+  const auto last = static_cast<int64_t>(message_ends_.size()) - 1;
+  return std::min<int64_t>(end - message_ends_.begin(), last);
+}
+
 TextStream::Got TextStream::End(TextEvent& event) {
   const Clock::time_point begin = Clock::now();
   if (!flushed_) {
@@ -165,6 +196,10 @@ TextStream::Got TextStream::End(TextEvent& event) {
   receipt_.prompt_ms = summary.prompt_ms;
   receipt_.prompt_chunks = summary.prompt_chunks;
   receipt_.cache_n = summary.cached_tokens;
+  receipt_.cache_pinned_n = summary.pinned_tokens;
+  receipt_.cache_miss = summary.cache_miss;
+  if (summary.cache_miss && summary.cache_miss->reason != cache::MissReason::kNone)
+    receipt_.cache_miss_message = MessageAt(summary.cache_miss->at_token);
   receipt_.nan_logits = summary.nan_logits;
   receipt_.preemptions = summary.preemptions;
   receipt_.drafts_proposed = summary.drafts_proposed;
@@ -220,6 +255,7 @@ Result<std::unique_ptr<Service>> Service::Create(std::unique_ptr<Runtime> runtim
                                        .prefix_cache = options.prefix_cache,
                                        .checkpoints = loaded.memory().checkpoints,
                                        .draft_slots = loaded.memory().draft_slots,
+                                       .thinking = service->tokenizer_->Find(kThinking).value_or(-1),
                                        .state = state,
                                        .bytes = StepBytesOf(loaded)};
   if (const Runtime* second = service->draft_.get()) {
@@ -248,7 +284,8 @@ Result<const text::ChatTemplate*> Service::Chat() const {
   return &**chat_;
 }
 
-Result<std::vector<TokenId>> Service::Tokenize(const TextRequest& request) const {
+Result<Service::Prompt> Service::Tokenize(const TextRequest& request) const {
+  Prompt prompt;
   std::string text = request.prompt;
   std::vector<size_t> plain;
   bool add_special = true;
@@ -265,13 +302,14 @@ Result<std::vector<TokenId>> Service::Tokenize(const TextRequest& request) const
     plain = guard.TakeMarks(text);
     // The template may write BOS itself; a second one, and none, give worse answers.
     add_special = !bos || bos->empty() || !text.starts_with(*bos);
+    prompt.message_ends = MessageEnds(text, *request.messages);
   }
   RIDGE_ASSIGN_OR_RETURN(
-      std::vector<TokenId> ids,
-      tokenizer_->Encode(text, {.add_special = add_special, .parse_special = chat, .plain_at = plain}));
+      prompt.ids, tokenizer_->Encode(text, {.add_special = add_special, .parse_special = chat, .plain_at = plain}));
   // The answer goes on from here: nothing closes the text.
-  if (add_special && tokenizer_->add_eos() && !ids.empty()) ids.pop_back();
-  return ids;
+  if (add_special && tokenizer_->add_eos() && !prompt.ids.empty()) prompt.ids.pop_back();
+  prompt.bos_added = add_special && !prompt.ids.empty() && tokenizer_->bos() == prompt.ids.front();
+  return prompt;
 }
 
 Error Service::BlameMessage(Error error, const TextRequest& request) const {
@@ -304,11 +342,12 @@ Result<std::unique_ptr<TextStream>> Service::Submit(const TextRequest& request) 
 
 Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const TextRequest& request, int64_t n) {
   const Clock::time_point begin = Clock::now();
-  std::vector<TokenId> ids = request.prompt_ids;
+  Prompt prompt{.ids = request.prompt_ids};
+  std::vector<TokenId>& ids = prompt.ids;
   if (ids.empty()) {
     if (request.messages == nullptr && request.prompt.empty())
       return Fail(Code::kInvalidArgument, "the prompt is empty");
-    RIDGE_ASSIGN_OR_RETURN(ids, Tokenize(request));
+    RIDGE_ASSIGN_OR_RETURN(prompt, Tokenize(request));
     if (ids.empty()) return Fail(Code::kInvalidArgument, "the prompt gives no tokens");
   }
   const double tokenize_ms = MsSince(begin);
@@ -329,6 +368,7 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
                                        .logprobs = request.logprobs,
                                        .prompt_logprobs = request.prompt_logprobs,
                                        .cache_salt = request.cache_salt,
+                                       .pin_s = request.cache_pin_s,
                                        .use_cache = request.use_cache,
                                        .priority = request.priority,
                                        .tenant = request.tenant,
@@ -345,6 +385,8 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
     stream->ticket_ = std::move(ticket);
     streams.push_back(std::move(stream));
   }
+  streams.front()->message_ends_ = std::move(prompt.message_ends);
+  streams.front()->bos_added_ = prompt.bos_added;
   streams.front()->prompt_ids_ = std::move(ids);
   return streams;
 }

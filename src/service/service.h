@@ -44,6 +44,7 @@ struct TextRequest {
   int32_t logprobs = -1;         // alternatives per token; -1: no log-probabilities
   int32_t prompt_logprobs = -1;  // the same of the prompt, whose tokens are then all computed
   std::string cache_salt;        // prefixes are shared only between equal salts
+  double cache_pin_s = 0;        // see engine::Request
   bool use_cache = true;
   int32_t priority = 0;  // higher first
   std::string tenant;    // who shares the engine with the others
@@ -91,6 +92,7 @@ class TextStream {
   Got Take(engine::TokenEvent& token, TextEvent& event);
   void Release(TextEvent& event);
   Got End(TextEvent& event);
+  std::optional<int64_t> MessageAt(int64_t token) const;
 
   engine::Engine* engine_;
   engine::Ticket ticket_;
@@ -104,6 +106,9 @@ class TextStream {
   std::deque<Held> held_;
   size_t decoded_bytes_ = 0, shown_bytes_ = 0;
   std::vector<TokenId> prompt_ids_, ids_;
+  const text::Tokenizer* tokenizer_;
+  std::vector<size_t> message_ends_;  // of a conversation: where each message's text ends in the rendered prompt
+  bool bos_added_ = false;            // prompt_ids_ begins with a token that the rendered text does not spell
   engine::Clock::time_point submitted_;
   bool flushed_ = false, ended_ = false, at_end_token_ = false;
   Receipt receipt_;
@@ -147,7 +152,12 @@ class Service {
  private:
   Service() = default;
   Result<const text::ChatTemplate*> Chat() const;
-  Result<std::vector<TokenId>> Tokenize(const TextRequest& request) const;
+  struct Prompt {
+    std::vector<TokenId> ids;
+    std::vector<size_t> message_ends;
+    bool bos_added = false;
+  };
+  Result<Prompt> Tokenize(const TextRequest& request) const;
   Error BlameMessage(Error error, const TextRequest& request) const;
 
   std::unique_ptr<Runtime> runtime_, draft_;

@@ -117,6 +117,40 @@ class Answers(unittest.TestCase):
         for events in (plain, with_usage):
             self.assertEqual(["ridge" in e for e in events], [False] * (len(events) - 1) + [True])
 
+    def test_every_miss_names_its_token_and_message(self):
+        def ask(*texts, **more):
+            messages = [{"role": ("user", "assistant")[i % 2], "content": t} for i, t in enumerate(texts)]
+            return self.good(CHAT, {"messages": messages, "max_tokens": 4, "temperature": 0, "ignore_eos": True, **more})
+        salt = {"cache_salt": "misses"}
+        first = ask("one the quick", **salt)
+        self.assertEqual(first["ridge"]["cache_miss"], {"reason": "new", "token": 0, "message": 0})
+        ask("one the quick", "the answer", "and a second", **salt)
+        tokens = lambda text: len(self.good("/tokenize", {"content": text, "parse_special": True})["tokens"])
+        head = "<|im_start|>user\none the quick<|im_end|>\n<|im_start|>assistant\n"
+        for texts, message, before in ((("one the slow", "the answer", "and a second"), 0, "<|im_start|>user\none the "),
+                                       (("one the quick", "the other", "and a second"), 1, head + "the "),
+                                       (("one the quick", "the answer", "and a third"), 2, head + "the answer<|im_end|>\n<|im_start|>user\nand a ")):
+            with self.subTest(texts=texts):
+                miss = ask(*texts, **salt)["ridge"]["cache_miss"]
+                self.assertEqual((miss["reason"], miss["message"]), ("diverged", message), miss)
+                self.assertLessEqual(abs(miss["token"] - tokens(before)), 1, "to the token, but for what two letters become")
+        again = ask("one the quick", **salt)["ridge"]
+        self.assertEqual((again["cache_miss"]["reason"], again["cache_n"]), ("none", again["prompt_n"] - 1))
+        self.assertIsNone(ask("one the quick", cache_prompt=False)["ridge"]["cache_miss"])
+        text = self.good(TEXT, {"prompt": "quite another text", "max_tokens": 3, "cache_salt": "misses"})["ridge"]["cache_miss"]
+        self.assertIsNone(text["message"])
+
+    def test_pins(self):
+        body = {"prompt": "the pinned the quick prompt", "max_tokens": 4, "temperature": 0}
+        self.assertEqual(self.good(TEXT, body)["ridge"]["cache_pinned_n"], 0)
+        pinned = self.good(TEXT, {**body, "cache_pin_s": 0.3})["ridge"]
+        self.assertEqual(pinned["cache_pinned_n"], pinned["prompt_n"])
+        self.server.until(lambda m: m["ridge:kv_pages_pinned"] == 0)
+        self.assertGreater(self.server.metrics()["ridge:kv_pages_pinned_limit"], 0)
+        for value in (-1, "1", 1e9):
+            self.bad(400, "cache_pin_s", TEXT, {**body, "cache_pin_s": value})
+        self.bad(400, "cache_pin_s", TEXT, {**body, "cache_pin_s": 5, "cache_prompt": False})
+
     def test_prompts_of_every_form(self):
         one = self.good(TEXT, {"prompt": "the", "max_tokens": 5, "temperature": 0})["choices"][0]["text"]
         ids = self.good("/tokenize", {"content": "the"})["tokens"]

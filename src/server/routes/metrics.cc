@@ -75,6 +75,13 @@ Reply Metrics(const Context& context, const Request&) {
   page.Row("ridge:kv_pages", s.pages_held, "state=\"held\"");
   page.Row("ridge:kv_pages", s.pages_cached, "state=\"cached\"");
   page.Gauge("ridge:kv_pages_capacity", s.pages_capacity, "KV pages of the pool.");
+  page.Gauge("ridge:kv_pages_pinned", s.pages_pinned,
+             "KV pages that pins keep in the prefix cache, whether they are in use or not.");
+  page.Gauge("ridge:kv_pages_pinned_limit", s.pages_pinned_limit, "KV pages that pins may keep.");
+  page.Counter("ridge:prefix_cache_pages_evicted_total", s.pages_evicted,
+               "Pages of the prefix cache that were given up for room.");
+  page.Counter("ridge:prefix_cache_pages_dropped_total", s.pages_dropped,
+               "Pages of the prefix cache that held dead thinking turns.");
   page.Gauge("ridge:kv_page_tokens", s.page_tokens, "Tokens of one KV page.");
   page.Gauge("ridge:kv_bytes", context.service != nullptr ? context.service->kv_bytes() : 0, "Bytes of the KV pool.");
   page.Gauge("ridge:draft_kv_bytes", context.service != nullptr ? context.service->draft_kv_bytes() : 0,
