@@ -16,7 +16,9 @@ Result<PagePool> PagePool::Create(int32_t capacity_pages) {
 }
 
 PagePool::PagePool(int32_t capacity_pages)
-    : references_(static_cast<size_t>(capacity_pages), 0), cached_(references_.size(), false), pinned_(references_.size(), false) {
+    : references_(static_cast<size_t>(capacity_pages), 0),
+      cached_(references_.size(), false),
+      pinned_(references_.size(), false) {
   free_.reserve(references_.size());
   for (PageId page = capacity_pages - 1; page >= 0; --page) free_.push_back(page);
 }

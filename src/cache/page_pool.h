@@ -54,9 +54,9 @@ class PagePool {
   int32_t capacity_pages() const { return static_cast<int32_t>(references_.size()); }
   int32_t free_pages() const { return static_cast<int32_t>(free_.size()); }
   int32_t held_pages() const { return held_pages_; }
-  int32_t idle_pages() const { return idle_pages_; }  // held by the prefix cache alone
+  int32_t idle_pages() const { return idle_pages_; }                // held by the prefix cache alone
   int32_t pinned_idle_pages() const { return pinned_idle_pages_; }  // of them, those that it has promised to keep
-  int32_t references(PageId page) const;              // 0: free
+  int32_t references(PageId page) const;                            // 0: free
 
   // Proves the guarantees in time linear in the capacity. Errors: kInternal, naming the page.
   Status CheckIntegrity() const;

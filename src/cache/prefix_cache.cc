@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <new>
 #include <utility>
 
 #include "cache/prefix_node.h"
@@ -124,8 +125,8 @@ PrefixCache::Partial PrefixCache::FindPartial(const Cursor& cursor, std::span<co
   return best;
 }
 
-MissReason PrefixCache::Explain(const Cursor& cursor, std::span<const TokenId> tokens, int64_t found,
-                                int64_t limit, int64_t* gone_ms) const {
+MissReason PrefixCache::Explain(const Cursor& cursor, std::span<const TokenId> tokens, int64_t found, int64_t limit,
+                                int64_t* gone_ms) const {
   tokens = tokens.first(static_cast<size_t>(limit));
   const int64_t begin = cursor.pages * page_tokens_;
   if (begin + found >= limit) return MissReason::kNone;
@@ -148,8 +149,9 @@ MissReason PrefixCache::Explain(const Cursor& cursor, std::span<const TokenId> t
 
 void PrefixCache::Stamp(Node* node) {
   if (node->children.empty()) {
-    leaves_.erase(node->last_use);
-    leaves_.emplace(clock_ + 1, node);
+    auto leaf = leaves_.extract(node->last_use);
+    leaf.key() = clock_ + 1;
+    leaves_.insert(std::move(leaf));
   }
   node->last_use = ++clock_;
 }
@@ -170,10 +172,15 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const TokenId> 
   raw->parent = parent;
   raw->page = page;
   raw->hash = HashOf(parent->hash, tokens);
-  if (parent->parent != nullptr && parent->children.empty()) leaves_.erase(parent->last_use);
-  raw->self = parent->children.emplace(Tokens(tokens.begin(), tokens.end()), std::move(node)).first;
+  const auto leaf = leaves_.emplace(clock_ + 1, raw).first;
+  try {
+    raw->self = parent->children.emplace(Tokens(tokens.begin(), tokens.end()), std::move(node)).first;
+  } catch (const std::bad_alloc&) {
+    leaves_.erase(leaf);
+    throw;
+  }
   raw->last_use = ++clock_;
-  leaves_.emplace(raw->last_use, raw);
+  if (parent->parent != nullptr && parent->children.size() == 1) leaves_.erase(parent->last_use);
   pool_->AddRef(page);
   pool_->SetCached(page, true);
   pages_++;
@@ -183,17 +190,17 @@ PrefixCache::Node* PrefixCache::AddChild(Node* parent, std::span<const TokenId> 
 void PrefixCache::RemoveLeaf(Node* leaf) {
   Unpin(leaf);
   ForgetStates(leaf);
-  leaves_.erase(leaf->last_use);
+  auto place = leaves_.extract(leaf->last_use);  // kept for the parent: giving up pages must not need memory
   pool_->SetCached(leaf->page, false);
   pool_->Release(leaf->page);
   pages_--;
   Node* parent = leaf->parent;
   parent->children.erase(leaf->self);
   if (!parent->children.empty()) return;
-  if (parent->parent == nullptr)
-    ForgetRoot(parent);
-  else
-    leaves_.emplace(parent->last_use, parent);
+  if (parent->parent == nullptr) return ForgetRoot(parent);
+  place.key() = parent->last_use;
+  place.mapped() = parent;
+  leaves_.insert(std::move(place));
 }
 
 // A page filled in part goes when one that begins the same way and holds more comes.
@@ -250,7 +257,10 @@ uint64_t PrefixCache::HashOf(uint64_t before, std::span<const TokenId> tokens) {
 }
 
 void PrefixCache::RememberGone(uint64_t hash, MissReason why) {
-  if (ghosts_.insert_or_assign(hash, Gone{why, now_ms_}).second) ghost_order_.push_back(hash);
+  try {
+    if (ghosts_.insert_or_assign(hash, Gone{why, now_ms_}).second) ghost_order_.push_back(hash);
+  } catch (const std::bad_alloc&) {  // one miss explains itself less well
+  }
   if (ghost_order_.size() <= kGhosts) return;
   ghosts_.erase(ghost_order_.front());
   ghost_order_.pop_front();

@@ -22,10 +22,10 @@ struct PrefixCache::Node {
   PageId page = kNoPage;
   uint64_t last_use = 0;
   int64_t pinned_until_ms = 0;  // 0: not pinned. Never later than the parent's
-  uint64_t hash = 0;    // of all tokens up to here, and of the root's name
-  std::string name;     // of a root
-  int64_t entered = 0;  // of a root: cursors
-  Children children;    // no key is the beginning of another; a key of less than a page is a leaf
+  uint64_t hash = 0;            // of all tokens up to here, and of the root's name
+  std::string name;             // of a root
+  int64_t entered = 0;          // of a root: cursors
+  Children children;            // no key is the beginning of another; a key of less than a page is a leaf
   std::vector<State> states;
 };
 

@@ -1,5 +1,6 @@
 // Checkpoints of recurrent state in the prefix cache: which there are, which is the deepest on a path, and which goes first.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cache/prefix_node.h"
@@ -68,8 +69,14 @@ bool PrefixCache::KeepState(const Cursor& cursor, std::span<const TokenId> token
     return there;
   }
   const StateKey key = {minor ? 0 : 1, ++clock_};
+  try {
+    node->states.reserve(node->states.size() + 1);
+    states_.emplace(key, std::pair(node, in_page));
+  } catch (const std::bad_alloc&) {
+    slots_->Give(slot);
+    return false;
+  }
   node->states.push_back({.tokens = in_page, .slot = slot, .key = key});
-  states_.emplace(key, std::pair(node, in_page));
   return true;
 }
 

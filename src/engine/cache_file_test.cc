@@ -281,7 +281,7 @@ TEST_P(CacheFileTest, SavedBesideRunningRequestsItHasWhatIsWhole) {
   auto after = Start(program);
   const auto restored = after->RestoreCache(path, kKey);
   ASSERT_TRUE(restored) << restored.error().Message();
-  EXPECT_GE(restored->tokens, 20);
+  EXPECT_GE(restored->tokens, 16) << "the last page is kept when the next step is planned";
   EXPECT_EQ(Ask(*after, prompt, 5).ids, FakeProgram::Expected(prompt, 5, kVocab));
   EXPECT_EQ(Ask(*after, Prompt(9, 5), 5).summary.cached_tokens, 0) << "a group without the cache leaves nothing";
 }

@@ -23,6 +23,8 @@ std::vector<std::pair<TokenId, float>> TopLogprobs(std::span<const float> logits
   return top;
 }
 
+Error NoMemory() { return Fail(Code::kResourceExhausted, "no memory for the request").Take(); }
+
 double MsBetween(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
 }
@@ -233,6 +235,9 @@ Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence
       }
       tickets.push_back({sequence->id, sequence->work->outbox});
       not_begun_++;
+      Ahead& waiting = waiting_[sequence->priority];
+      waiting.sequences++;
+      waiting.prompt_tokens += sequence->prompt_tokens;
       submitted_++;
       prompt_tokens_submitted_ += static_cast<uint64_t>(sequence->prompt_tokens);
       inbox_.push_back(std::move(sequence));
@@ -255,10 +260,13 @@ Result<std::vector<Ticket>> Engine::SubmitGroup(const Request& request, int64_t 
         .Expected("1 to " + std::to_string(options_.max_waiting) + ", which is how many requests may wait");
   }
   try {
+    const std::optional<Forecast> forecast = Predict(request.priority, static_cast<int64_t>(request.prompt.size()));
+    RIDGE_RETURN_IF_ERROR(CheckDeadline(request, forecast));
     std::vector<std::unique_ptr<Sequence>> sequences;
     for (int64_t i = 0; i < n; i++) {
       RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence, NewSequence(request));
       sequence->work->draw_stream += static_cast<uint64_t>(i);
+      if (forecast) sequence->work->summary.predicted_ttft_ms = forecast->ttft_ms;
       if (i > 0) sequence->scores = false;  // once is enough: the prompt is the same
       sequences.push_back(std::move(sequence));
     }
@@ -371,7 +379,10 @@ void Engine::Step() {
     if (drafter_) drafter_->CopyPage(copy.from, copy.to);
   }
   for (const cache::PageCopy& copy : scheduler_.TakeStateCopies()) state_->CopySlot(copy.from, copy.to);
-  if (plan.chunks.empty()) return Publish();
+  if (plan.chunks.empty()) {
+    Publish();
+    return PublishLoad();
+  }
   const Clock::time_point begin = Clock::now();
   for (const Chunk& chunk : plan.chunks) {
     Work& work = *chunk.sequence->work;
@@ -379,8 +390,7 @@ void Engine::Step() {
     work.begun = true;
     work.summary.queue_ms = MsBetween(work.submitted, begin);
     counts_.queue.Add(work.summary.queue_ms / 1000);
-    const std::lock_guard lock(mutex_);
-    not_begun_--;
+    LeaveWaiting(*chunk.sequence);
   }
   counts_.stepping = true;
   counts_.step_begin = begin;
@@ -390,6 +400,8 @@ void Engine::Step() {
   times_.alone_ms = plan.drafted() || times_.draft_ms > 0
                         ? scheduler_.costs().DecodeMs(static_cast<int64_t>(plan.chunks.size()))
                         : std::nullopt;
+  const std::vector<Chunk> chunks =
+      plan.chunks;  // Finish ends the plan's life; what comes after the step needs no memory
   const Clock::time_point drafted = Clock::now();
   const Status ran = runner_.Run(plan);
   const Clock::time_point end = Clock::now();
@@ -397,7 +409,6 @@ void Engine::Step() {
   counts_.stepping = false;
   counts_.last_step = end;
   counts_.steps++;
-  const std::vector<Chunk> chunks = plan.chunks;  // Finish ends the plan's life
   const int64_t step_tokens = plan.tokens, step_rows = plan.logit_rows;
   if (!ran) {
     for (const Chunk& chunk : chunks) Finish(chunk.sequence->id, FinishReason::kFailed, ran.error());
@@ -407,25 +418,32 @@ void Engine::Step() {
   DrawTogether(chunks);
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
-    Sequence& sequence = *chunk.sequence;
-    Count(chunk);
-    sequence.work->summary.bytes_read +=
-        options_.bytes.Share(static_cast<int64_t>(chunk.tokens.size() + chunk.drafts.size()), chunk.logit_rows(),
-                             chunk.begin, step_tokens, step_rows);
-    if (sequence.generated() == 0) {
-      sequence.work->summary.prompt_ms += step_ms;
-      sequence.work->summary.prompt_chunks++;
-    }
+    const RequestId id = chunk.sequence->id;
     const int64_t rows = chunk.logit_rows();  // before the chunk's sequence may end
-    if (chunk.score_rows > 0) Score(chunk, row);
-    if (chunk.logits) Verify(chunk, row + chunk.score_rows, step_ms);
-    row += rows;
-    if (chunk.logits) continue;
-    if (sequence.pending() == 0) {
-      Finish(sequence.id, FinishReason::kLength);  // only the prompt was asked for
+    try {
+      TakeResults(chunk, row, step_ms, step_tokens, step_rows);
+    } catch (const std::bad_alloc&) {
+      Finish(id, FinishReason::kFailed, NoMemory());
     }
+    row += rows;
   }
   Publish();
+  PublishLoad();
+}
+
+void Engine::TakeResults(const Chunk& chunk, int64_t row, double step_ms, int64_t step_tokens, int64_t step_rows) {
+  Sequence& sequence = *chunk.sequence;
+  Count(chunk);
+  sequence.work->summary.bytes_read +=
+      options_.bytes.Share(static_cast<int64_t>(chunk.tokens.size() + chunk.drafts.size()), chunk.logit_rows(),
+                           chunk.begin, step_tokens, step_rows);
+  if (sequence.generated() == 0) {
+    sequence.work->summary.prompt_ms += step_ms;
+    sequence.work->summary.prompt_chunks++;
+  }
+  if (chunk.score_rows > 0) Score(chunk, row);
+  if (chunk.logits) return Verify(chunk, row + chunk.score_rows, step_ms);
+  if (sequence.pending() == 0) Finish(sequence.id, FinishReason::kLength);  // only the prompt was asked for
 }
 
 // Draws the tokens of the sequences that need one each, on all threads. What does not fit that is left to Sample: drafts, whose draws follow
@@ -590,12 +608,17 @@ void Engine::Finish(RequestId id, FinishReason reason, std::optional<Error> erro
   work.summary.preemptions = sequence->preemptions;
   if (!work.begun) {
     work.summary.queue_ms = MsBetween(work.submitted, work.summary.at);
-    const std::lock_guard lock(mutex_);
-    not_begun_--;
+    LeaveWaiting(*sequence);
   }
   if (reason != FinishReason::kCancelled) counts_.end_to_end.Add(MsBetween(work.submitted, work.summary.at) / 1000);
   counts_.prompt_tokens_dropped += static_cast<uint64_t>(sequence->prompt_tokens - work.prompt_done);
   counts_.finished++;
+  if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
+    const auto forget = [](double& mean, double sample) { mean += (sample - mean) * (mean == 0 ? 1 : 0.1); };
+    forget(mean_answer_tokens_, static_cast<double>(sequence->generated()));
+    const double share = static_cast<double>(work.summary.cached_tokens) / static_cast<double>(sequence->prompt_tokens);
+    cached_share_ += (share - cached_share_) * 0.1;
+  }
   Publish();  // first: who has read the end finds it counted
   work.outbox->Finish(std::move(work.summary));
 }

@@ -82,7 +82,7 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // Errors: kInvalidArgument (empty prompt, unknown token, sampling), kOutOfRange (can never fit, with figures), kResourceExhausted (queue is full).
+  // A deadline that Predict says cannot be met is kUnavailable, with the prediction. Errors: kInvalidArgument (empty prompt, unknown token, sampling), kOutOfRange (can never fit, with figures), kResourceExhausted (queue is full).
   Result<Ticket> Submit(Request request);
   // n answers to one prompt, draw_stream 0 .. n - 1: all are accepted or none is.
   Result<std::vector<Ticket>> SubmitGroup(const Request& request, int64_t n);
@@ -91,6 +91,9 @@ class Engine {
 
   // Thread-safe; never waits for a step.
   EngineStats Stats() const;
+
+  // For a request of this priority and length that would come now. None: too little was measured yet. Thread-safe; never waits for a step.
+  std::optional<Forecast> Predict(int32_t priority, int64_t prompt_tokens) const;
 
   // Writes what the prefix cache holds to a file, and takes it over from one, between two steps: requests wait meanwhile. key says what pages
   // depend on beside their tokens and the settings of the engine. Thread-safe; not beside the destructor.
@@ -114,11 +117,15 @@ class Engine {
   std::optional<std::string> CacheRoot(const Request& request) const;
   Result<std::vector<Ticket>> Enqueue(std::vector<std::unique_ptr<Sequence>> sequences);
   void Publish();
+  void PublishLoad();
+  Status CheckDeadline(const Request& request, const std::optional<Forecast>& forecast) const;
+  void LeaveWaiting(const Sequence& sequence);
   void Loop();
   bool TakeMail();  // false: stop
   void EndLate();
   void Step();
   void DrawTogether(std::span<const Chunk> chunks);
+  void TakeResults(const Chunk& chunk, int64_t row, double step_ms, int64_t step_tokens, int64_t step_rows);
   double DraftByModel(const Plan& plan);
   void Count(const Chunk& chunk);
   bool Sample(Sequence& sequence, int64_t row, double step_ms);
@@ -147,8 +154,10 @@ class Engine {
   const Clock::time_point started_ = Clock::now();
   EngineStats counts_;  // engine thread: what is published next
 
+  double mean_answer_tokens_ = 0, cached_share_ = 0;  // means that forget, of answers and prompts; engine thread
   mutable std::mutex stats_mutex_;
   EngineStats published_;
+  Load load_;
 
   mutable std::mutex mutex_;
   std::condition_variable mail_;
@@ -157,7 +166,8 @@ class Engine {
   std::vector<std::function<void()>> tasks_;  // for the engine's thread, after the cancels
   RequestId next_id_ = 1;
   uint64_t submitted_ = 0, prompt_tokens_submitted_ = 0;
-  size_t not_begun_ = 0;  // in the inbox, or waiting in the scheduler for the first time
+  size_t not_begun_ = 0;                              // in the inbox, or waiting in the scheduler for the first time
+  std::map<int32_t, Ahead, std::greater<>> waiting_;  // the same by priority
   bool stop_ = false;
   std::thread thread_;  // last: it uses all of the above
 };

@@ -85,11 +85,12 @@ struct Summary {
   std::optional<CacheMiss> cache_miss;  // none: the request took no part in the prefix cache, or never began
   int64_t pinned_tokens = 0;            // of the prompt, kept in the prefix cache for pin_s from now on
   int64_t prompt_chunks = 0;
-  int64_t nan_logits = 0;       // above 0: the model's computation is broken
-  double queue_ms = 0;          // from Submit to the first step
-  double prompt_ms = 0;         // all steps of the prompt, the one that gave the first token included
-  int64_t preemptions = 0;      // times that its pages were taken and computed again
-  int64_t drafts_proposed = 0;  // tokens
+  int64_t nan_logits = 0;                   // above 0: the model's computation is broken
+  std::optional<double> predicted_ttft_ms;  // at Submit; none: too little was measured then
+  double queue_ms = 0;                      // from Submit to the first step
+  double prompt_ms = 0;                     // all steps of the prompt, the one that gave the first token included
+  int64_t preemptions = 0;                  // times that its pages were taken and computed again
+  int64_t drafts_proposed = 0;              // tokens
   int64_t drafts_accepted = 0;
   // Time that the decode steps would have taken without drafts, by what steps without drafts took, over the time that they took. Only where something
   // was drafted.

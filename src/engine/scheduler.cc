@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace ridge::engine {
@@ -60,9 +61,12 @@ bool Scheduler::MakeRoom(const Sequence& sequence, int64_t tokens) {
 void Scheduler::Keep(Sequence& sequence) {
   if (sequence.cursor.root == nullptr) return;
   if (sequence.computed_tokens < (sequence.cursor.pages + 1) * options_.page_tokens) return;
-  cache_.Insert(sequence.cursor,
-                std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
-                *sequence.pages);
+  try {
+    cache_.Insert(sequence.cursor,
+                  std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
+                  *sequence.pages);
+  } catch (const std::bad_alloc&) {  // it is computed again when it is needed
+  }
   KeepMarks(sequence);
 }
 
@@ -72,9 +76,12 @@ void Scheduler::Release(Sequence& sequence) {
   cache::PrefixCache::Cursor& at = sequence.cursor;
   if (at.root != nullptr) {
     if (sequence.computed_tokens / options_.page_tokens == at.pages) {
-      cache_.InsertPartial(
-          at, std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
-          *sequence.pages);
+      try {
+        cache_.InsertPartial(
+            at, std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
+            *sequence.pages);
+      } catch (const std::bad_alloc&) {
+      }
     }
     cache_.Touch(at);
   }
@@ -393,6 +400,26 @@ const Sequence* Scheduler::Find(RequestId id) const {
     if (sequence->id == id) return sequence;
   }
   return nullptr;
+}
+
+Load Scheduler::CurrentLoad(double mean_answer_tokens) const {
+  Load load{.max_running = options_.max_running, .mean_answer_tokens = mean_answer_tokens};
+  int64_t decoding = 0;
+  for (const auto& sequence : running_) {
+    load.prompt_tokens += std::max<int64_t>(0, sequence->prompt_tokens - sequence->computed_tokens);
+    decoding += sequence->decoding();
+    int64_t left = limit_tokens() - sequence->length();
+    if (sequence->max_tokens >= 0) left = std::min(left, sequence->max_tokens - sequence->generated());
+    if (mean_answer_tokens > 0) {  // who is past the mean may end soon
+      const double rest =
+          std::max(mean_answer_tokens - static_cast<double>(sequence->generated()), mean_answer_tokens / 4);
+      left = std::min(left, static_cast<int64_t>(rest) + 1);
+    }
+    load.left_tokens.push_back(std::max<int64_t>(left, 1));
+  }
+  load.prompt_token_ms = costs_.BusyPromptTokenMs(decoding);
+  load.decode_ms = costs_.DecodeMs(static_cast<int64_t>(running_.size())).value_or(0);
+  return load;
 }
 
 std::vector<RequestId> Scheduler::Ids() const {

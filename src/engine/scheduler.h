@@ -27,6 +27,7 @@
 #include "base/result.h"
 #include "cache/page_pool.h"
 #include "cache/prefix_cache.h"
+#include "engine/forecast.h"
 #include "engine/sequence.h"
 #include "engine/step_costs.h"
 #include "engine/waiting_queue.h"
@@ -114,6 +115,8 @@ class Scheduler {
   // What is in sequence.drafts joins the step. Only for sequences whose pages are reserved.
   void PlaceDrafts(Sequence& sequence);
   const StepCosts& costs() const { return costs_; }
+  // What runs, for forecasts; the means are the caller's.
+  Load CurrentLoad(double mean_answer_tokens) const;
   // The step that Next returned was computed, in so much time (0: not measured).
   void Commit(double step_ms = 0);
   // Appends a generated token; the reason if that was the last one.

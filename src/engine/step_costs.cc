@@ -34,6 +34,12 @@ std::optional<double> StepCosts::DecodeMs(int64_t n) const {
   return at(below).value + part * (at(above).value - at(below).value);
 }
 
+double StepCosts::BusyPromptTokenMs(int64_t decode_tokens) const {
+  const Mean& mean = lone_token_ms_.samples > 0 ? lone_token_ms_ : prompt_token_ms_;
+  if (decode_tokens == 0 || prompt_token_ms_.samples == 0) return mean.value;
+  return prompt_token_ms_.value * kMostStretch / (kMostStretch - 1);
+}
+
 int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most, int64_t prompts) {
   if (decode_tokens == 0 || most <= 0 || !measured_) return most;
   const std::optional<double> alone = DecodeMs(decode_tokens);

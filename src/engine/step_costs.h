@@ -44,6 +44,10 @@ class StepCosts {
     return lone_token_ms_.samples > 0 ? std::optional(lone_token_ms_.value) : std::nullopt;
   }
 
+  // Time until one more prompt token is computed, when n tokens decode beside it: steps are stretched by kMostStretch and give prompts the rest. 0: not
+  // measured.
+  double BusyPromptTokenMs(int64_t decode_tokens) const;
+
  private:
   struct Mean {
     double value = 0;

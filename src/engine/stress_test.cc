@@ -1,6 +1,7 @@
 // Random traffic over the whole engine, with its integrity proved after each step; and what a step of the scheduler costs.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -45,6 +46,7 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
                               .max_waiting = 64,
                               .check_each_step = true,
                               .draft_slots = 7,
+                              .thinking = 3,
                               .state = {.n_pages = 70, .page_tokens = 4},
                               .draft_program = &draft,
                               .draft_vocab = kVocab,
@@ -86,10 +88,12 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
                     .sampling = {.temperature = 0},
                     .prompt_logprobs = below(4) == 0 ? 1 : -1,
                     .cache_salt = std::string(below(3) == 0 ? 1 : 0, 's'),
+                    .pin_s = 0,
                     .use_cache = below(8) != 0,
                     .priority = static_cast<int32_t>(below(3)),
                     .tenant = std::string(below(3), 't'),
                     .speculation = below(2) == 0 ? Speculation::kAuto : Speculation::kOff};
+    if (request.use_cache && below(6) == 0) request.pin_s = 0.001 * static_cast<double>(1 + below(20));
     for (size_t n = 1 + below(12); n > 0; n--) request.prompt.push_back(static_cast<TokenId>(below(4)));
     const auto tickets = engine->SubmitGroup(request, static_cast<int64_t>(1 + below(below(6) == 0 ? 5 : 1)));
     if (!tickets) {
@@ -122,6 +126,59 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
   EXPECT_GT(stats.prompt_tokens_cached, 0u);
   EXPECT_EQ(stats.draft_failures, 0u);
   RecordProperty("requests", std::to_string(ended));
+}
+
+// RIDGE_CANCELS=100000 in the environment does as many.
+TEST_P(Stress, CancelsAtEveryStepFreeThePagesWithinOne) {
+  const char* given = std::getenv("RIDGE_CANCELS");
+  const int cancels = given == nullptr ? 400 : std::atoi(given);
+  FakeProgram program(kVocab, GetParam());
+  auto engine = std::move(*Engine::Start(&program, {.vocab = kVocab,
+                                                    .context_tokens = 120,
+                                                    .step_tokens = 12,
+                                                    .max_running = 4,
+                                                    .max_logit_rows = 8,
+                                                    .check_each_step = true,
+                                                    .state = {.n_pages = 70, .page_tokens = 4}}));
+  std::mt19937 random(5);
+  const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
+  TokenEvent event;
+  int cancelled = 0;
+  for (int i = 0; i < cancels; i++) {
+    std::atomic<int> end_step = 0;
+    std::vector<TokenId> prompt;
+    for (size_t n = 1 + below(50); n > 0; n--) prompt.push_back(static_cast<TokenId>(below(3)));
+    Ticket beside;
+    if (i % 2 == 1) beside = *engine->Submit({.prompt = {1, 2, 3}, .sampling = {.temperature = 0}});
+    const Ticket ticket = *engine->Submit({.prompt = prompt,
+                                           .sampling = {.temperature = 0},
+                                           .use_cache = below(3) != 0,
+                                           .speculation = Speculation::kAuto,
+                                           .notify = [&] { end_step = program.steps.load(); }});
+    for (size_t wait = below(20); wait > 0; wait--) {
+      if (ticket.outbox->Next(20s, event) != Outbox::Got::kToken) break;
+    }
+    engine->Cancel(ticket.id);
+    const int step = program.steps;
+    while (ticket.outbox->Next(20s, event) == Outbox::Got::kToken) {
+    }
+    ASSERT_TRUE(ticket.outbox->finished());
+    if (ticket.outbox->summary().reason == FinishReason::kCancelled) {
+      ASSERT_LE(end_step, step + 1) << "cancel " << i;
+      cancelled++;
+    }
+    if (!beside.outbox) {
+      ASSERT_EQ(engine->Stats().pages_held, 0) << "cancel " << i;
+    } else {
+      engine->Cancel(beside.id);
+      while (beside.outbox->Next(20s, event) == Outbox::Got::kToken) {
+      }
+    }
+  }
+  EXPECT_GT(cancelled, cancels / 2);
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.pages_held + stats.running + stats.waiting, 0);
+  EXPECT_EQ(stats.pages_free + stats.pages_cached, stats.pages_capacity);
 }
 
 double CpuUs() {

@@ -12,6 +12,7 @@ namespace {
 
 constexpr size_t kMaxStops = 16, kMaxStopBytes = 1024;
 constexpr int64_t kMaxPriority = 100;
+constexpr double kMostDeadline_s = 86400;
 
 void ReadStop(Fields& fields, std::vector<std::string>& stop) {
   const Json* value = fields.Any("stop");
@@ -119,6 +120,8 @@ void ReadGeneration(Fields& fields, const Context& context, Generation& out) {
   ReadSampling(fields, vocab, out.text.sampling);
   fields.Text("cache_salt", out.text.cache_salt);
   fields.Bool("cache_prompt", out.text.use_cache);
+  if (fields.Any("deadline_s") != nullptr)
+    fields.Number("deadline_s", out.text.deadline_s.emplace(), 0, kMostDeadline_s);
   fields.Number("cache_pin_s", out.text.cache_pin_s, 0, engine::kMostPin_s);
   int64_t priority = 0;
   fields.Integer("priority", priority, -kMaxPriority, kMaxPriority);

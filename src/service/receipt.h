@@ -28,8 +28,9 @@ struct Receipt {
   double predicted_ms = 0;  // decode steps
   double sample_ms = 0;
   double detokenize_ms = 0;
-  double detokenize_after_ms = 0;  // of it, when the engine was done: not hidden behind a decode step
-  std::optional<double> ttft_ms;   // from Submit to the first token
+  double detokenize_after_ms = 0;                // of it, when the engine was done: not hidden behind a decode step
+  std::optional<double> predicted_ttft_ms = {};  // when it was submitted; of several answers the first one's
+  std::optional<double> ttft_ms;                 // from Submit to the first token
   int64_t nan_logits = 0;
   int64_t preemptions = 0, drafts_proposed = 0, drafts_accepted = 0, kv_pages = 0,
           computed_n = 0;                  // see engine::Summary

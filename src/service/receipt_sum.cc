@@ -55,6 +55,7 @@ void AddPrompt(Receipt& all, const Receipt& r) {
   all.cache_n += r.cache_n;
   all.prompt_chunks += r.prompt_chunks;
   all.cache_pinned_n += r.cache_pinned_n;
+  if (!all.predicted_ttft_ms) all.predicted_ttft_ms = r.predicted_ttft_ms;
   if (all.cache_miss) return;  // the first one that has any
   all.cache_miss = r.cache_miss;
   all.cache_miss_message = r.cache_miss_message;
@@ -118,6 +119,7 @@ Json ReceiptJson(const ReceiptSum& sum) {
           {"sample_ms", r.sample_ms},
           {"detokenize_ms", r.detokenize_ms},
           {"ttft_ms", OrNull(r.ttft_ms)},
+          {"predicted_ttft_ms", OrNull(r.predicted_ttft_ms)},
           {"total_ms", r.total_ms},
           {"computed_n", r.computed_n},
           {"preemptions", r.preemptions},

@@ -196,6 +196,7 @@ TextStream::Got TextStream::End(TextEvent& event) {
   receipt_.prompt_ms = summary.prompt_ms;
   receipt_.prompt_chunks = summary.prompt_chunks;
   receipt_.cache_n = summary.cached_tokens;
+  receipt_.predicted_ttft_ms = summary.predicted_ttft_ms;
   receipt_.cache_pinned_n = summary.pinned_tokens;
   receipt_.cache_miss = summary.cache_miss;
   if (summary.cache_miss && summary.cache_miss->reason != cache::MissReason::kNone)
@@ -361,6 +362,9 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
               .expected = fmt::format("{} tokens at most", context),
               .remedy = "ask for fewer, or give more context with -c"});
   }
+  std::optional<Clock::time_point> deadline;
+  if (request.deadline_s)
+    deadline = begin + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(*request.deadline_s));
   auto tickets = engine_->SubmitGroup({.prompt = ids,
                                        .max_tokens = request.max_tokens,
                                        .stop_tokens = request.ignore_end ? std::vector<TokenId>() : end_tokens_,
@@ -372,6 +376,7 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
                                        .use_cache = request.use_cache,
                                        .priority = request.priority,
                                        .tenant = request.tenant,
+                                       .deadline = deadline,
                                        .speculation = request.speculation,
                                        .notify = request.notify},
                                       n);

@@ -41,10 +41,11 @@ struct TextRequest {
   std::vector<std::string> stop;                            // each ends the answer and is not part of it
   // max_tokens is kept or refused: prompt and answer must fit the context together. Else a full context ends the answer.
   bool whole_answer = false;
-  int32_t logprobs = -1;         // alternatives per token; -1: no log-probabilities
-  int32_t prompt_logprobs = -1;  // the same of the prompt, whose tokens are then all computed
-  std::string cache_salt;        // prefixes are shared only between equal salts
-  double cache_pin_s = 0;        // see engine::Request
+  int32_t logprobs = -1;                  // alternatives per token; -1: no log-probabilities
+  int32_t prompt_logprobs = -1;           // the same of the prompt, whose tokens are then all computed
+  std::string cache_salt;                 // prefixes are shared only between equal salts
+  double cache_pin_s = 0;                 // see engine::Request
+  std::optional<double> deadline_s = {};  // not begun so many seconds from Submit on: fails
   bool use_cache = true;
   int32_t priority = 0;  // higher first
   std::string tenant;    // who shares the engine with the others
@@ -136,6 +137,9 @@ class Service {
   Result<std::vector<std::unique_ptr<TextStream>>> SubmitGroup(const TextRequest& request, int64_t n);
 
   engine::EngineStats Stats() const { return engine_->Stats(); }
+  std::optional<engine::Forecast> Predict() const {
+    return engine_->Predict(0, 1);
+  }  // for a short request that comes now
 
   // The prefix cache in a file (docs/engine.md): see Engine. Both read the whole model file once, to know it again.
   Result<engine::SavedCache> SaveCache(const std::string& path);

@@ -140,6 +140,22 @@ class Answers(unittest.TestCase):
         text = self.good(TEXT, {"prompt": "quite another text", "max_tokens": 3, "cache_salt": "misses"})["ridge"]["cache_miss"]
         self.assertIsNone(text["message"])
 
+    def test_deadlines_and_predictions(self):
+        body = {"prompt": "the quick", "max_tokens": 4, "temperature": 0}
+        self.good(TEXT, body)
+        ledger = self.good(TEXT, {**body, "deadline_s": 60})["ridge"]
+        self.assertGreater(ledger["predicted_ttft_ms"], 0)
+        self.assertGreater(self.server.metrics()["ridge:predicted_ttft_seconds"], 0)
+        for value in (-1, "1", 1e9):
+            self.bad(400, "deadline_s", TEXT, {**body, "deadline_s": value})
+        links = [self.server.open_stream(TEXT, {**body, "max_tokens": 190, "ignore_eos": True}) for _ in range(8)]
+        status, document = self.server.post(TEXT, {**body, "deadline_s": 0})
+        self.assertEqual(status, 503, document)
+        self.assertIn("deadline", document["error"]["message"])
+        for link in links:
+            link.close()
+        self.server.until(idle)
+
     def test_pins(self):
         body = {"prompt": "the pinned the quick prompt", "max_tokens": 4, "temperature": 0}
         self.assertEqual(self.good(TEXT, body)["ridge"]["cache_pinned_n"], 0)

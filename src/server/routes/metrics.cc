@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <iterator>
 #include <span>
 
@@ -70,6 +71,12 @@ Reply Metrics(const Context& context, const Request&) {
   page.Gauge("ridge:num_requests_running", s.running, "Sequences that the engine computes now.");
   page.Gauge("ridge:num_requests_waiting", s.waiting,
              "Sequences that were taken and have not begun, or were preempted.");
+  const std::optional<engine::Forecast> forecast =
+      context.service != nullptr ? context.service->Predict() : std::nullopt;
+  page.Gauge("ridge:predicted_queue_seconds", forecast ? forecast->begin_ms / 1000 : std::nan(""),
+             "Until a short request that came now would begin; NaN before the first steps.");
+  page.Gauge("ridge:predicted_ttft_seconds", forecast ? forecast->ttft_ms / 1000 : std::nan(""),
+             "Until a short request that came now would have its first token; NaN before the first steps.");
   page.Head("ridge:kv_pages", "gauge", "KV pages by what they hold; the states sum to ridge:kv_pages_capacity.");
   page.Row("ridge:kv_pages", s.pages_free, "state=\"free\"");
   page.Row("ridge:kv_pages", s.pages_held, "state=\"held\"");
