@@ -15,6 +15,7 @@ void AddEmbed(CLI::App& root, Invocation& invocation);
 void AddKld(CLI::App& root, Invocation& invocation);
 void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
+void AddMonitor(CLI::App& root, Invocation& invocation);
 void AddPerplexity(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
@@ -37,6 +38,7 @@ inline constexpr AddCommand kCommands[] = {
     AddLogits,
     AddPerplexity,
     AddKld,
+    AddMonitor,
     AddInspect,
     AddTokenize,
     AddTemplate,
