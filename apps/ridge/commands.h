@@ -13,6 +13,7 @@ void AddDoctor(CLI::App& root, Invocation& invocation);
 void AddInspect(CLI::App& root, Invocation& invocation);
 void AddEmbed(CLI::App& root, Invocation& invocation);
 void AddKld(CLI::App& root, Invocation& invocation);
+void AddLoad(CLI::App& root, Invocation& invocation);
 void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
 void AddMonitor(CLI::App& root, Invocation& invocation);
@@ -39,6 +40,7 @@ inline constexpr AddCommand kCommands[] = {
     AddPerplexity,
     AddKld,
     AddMonitor,
+    AddLoad,
     AddInspect,
     AddTokenize,
     AddTemplate,

@@ -1,0 +1,284 @@
+// ridge load: load on an OpenAI-compatible server, and latencies that count from when a request was to be sent.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <optional>
+
+#include "commands.h"
+#include "interrupt.h"
+#include "lab/load.h"
+#include "lab/recorded.h"
+#include "text_table.h"
+
+namespace ridge::app {
+namespace {
+
+struct Options {
+  lab::LoadOptions load;
+  std::string arrivals = "poisson", dataset, csv, goodput;
+  bool completions = false;
+};
+
+struct Goal {
+  std::string name;
+  double ms = 0;
+};
+
+Json Value(const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); }
+
+Json DistributionJson(const lab::Distribution& d) {
+  Json j = {{"n", d.n}, {"mean", Value(d.mean)}, {"min", Value(d.least)}};
+  for (const auto& [name, value] : d.percentiles) j[name] = Value(value);
+  j["max"] = Value(d.most);
+  return j;
+}
+
+// "ttft:500,e2e:3000", in ms, counted from the scheduled moment.
+Result<std::vector<Goal>> ParseGoals(const std::string& text) {
+  std::vector<Goal> goals;
+  for (size_t at = 0; at < text.size();) {
+    const size_t end = std::min(text.find(',', at), text.size());
+    const std::string part = text.substr(at, end - at), name = part.substr(0, part.find(':'));
+    const auto ms = part.find(':') == std::string::npos ? std::nullopt : lab::ToNumber(part.substr(part.find(':') + 1));
+    if (!ms || *ms <= 0 || (name != "ttft" && name != "e2e" && name != "tpot"))
+      return Fail(Code::kUsage, "wrong value")
+          .Where("--goodput")
+          .Found(part)
+          .Expected("ttft:MS, tpot:MS or e2e:MS with commas between");
+    goals.push_back({name, *ms});
+    at = end + 1;
+  }
+  return goals;
+}
+
+bool Meets(const lab::RequestRecord& r, const std::vector<Goal>& goals) {
+  if (!r.error.empty()) return false;
+  const double first = *r.first_token_s, last = r.chunk_s.empty() ? first : r.chunk_s.back();
+  const int64_t tokens = r.output_tokens.value_or(r.chunks);
+  for (const Goal& g : goals) {
+    const double seconds = g.name == "ttft"  ? first - r.scheduled_s
+                           : g.name == "e2e" ? r.done_s - r.scheduled_s
+                           : tokens > 1      ? (last - first) / static_cast<double>(tokens - 1)
+                                             : 0;
+    if (seconds * 1e3 > g.ms) return false;
+  }
+  return true;
+}
+
+// A line is a prompt; where it is a JSON object, its "prompt" is.
+Result<std::vector<std::string>> ReadPrompts(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Fail(Code::kNotFound, "cannot open the prompts").Where(path).Remedy("check the path");
+  std::vector<std::string> prompts;
+  std::string line;
+  for (int64_t number = 1; std::getline(file, line); number++) {
+    if (line.ends_with('\r')) line.pop_back();
+    if (line.empty()) continue;
+    if (line.starts_with('{')) {
+      const Json j = Json::parse(line, nullptr, false);
+      if (!j.is_object() || !j.contains("prompt") || !j["prompt"].is_string())
+        return Fail(Code::kInvalidData, "a line is no prompt")
+            .Where(fmt::format("{}:{}", path, number))
+            .Expected("text, or an object with \"prompt\"");
+      line = j["prompt"].get<std::string>();
+    }
+    prompts.push_back(line);
+  }
+  if (prompts.empty()) return Fail(Code::kInvalidData, "the file holds no prompt").Where(path);
+  return prompts;
+}
+
+Status CheckRange(const char* flag, double value, double low, double high) {
+  if (value >= low && value <= high) return {};
+  return Fail(Code::kUsage, "wrong value")
+      .Where(flag)
+      .Found(fmt::format("{}", value))
+      .Expected(fmt::format("{} to {}", low, high));
+}
+
+Status Check(Options& o) {
+  RIDGE_RETURN_IF_ERROR(CheckRange("--requests", static_cast<double>(o.load.requests), 1, 1e7));
+  RIDGE_RETURN_IF_ERROR(CheckRange("--rate", o.load.rate, 0, 1e6));
+  RIDGE_RETURN_IF_ERROR(CheckRange("--concurrency", static_cast<double>(o.load.concurrency), 0, 10000));
+  RIDGE_RETURN_IF_ERROR(CheckRange("--max-tokens", static_cast<double>(o.load.max_tokens), 1, 1e6));
+  RIDGE_RETURN_IF_ERROR(CheckRange("--prompt-words", static_cast<double>(o.load.prompt_words), 1, 1e6));
+  RIDGE_RETURN_IF_ERROR(CheckRange("--warmup", static_cast<double>(o.load.warmup), 0, 1e6));
+  RIDGE_RETURN_IF_ERROR(CheckRange("--timeout", o.load.timeout_s, 0.001, 1e6));
+  if (o.arrivals != "poisson" && o.arrivals != "constant")
+    return Fail(Code::kUsage, "wrong value").Where("--arrivals").Found(o.arrivals).Expected("poisson or constant");
+  o.load.arrivals = o.arrivals == "poisson" ? lab::Arrivals::kPoisson : lab::Arrivals::kConstant;
+  o.load.chat = !o.completions;
+  if (!o.dataset.empty()) {
+    RIDGE_ASSIGN_OR_RETURN(o.load.prompts, ReadPrompts(o.dataset));
+  }
+  return {};
+}
+
+std::string CsvOf(const lab::LoadRun& run) {
+  std::string text =
+      "request,scheduled_s,sent_s,first_token_s,done_s,held,status,prompt_tokens,output_tokens,chunks,error\n";
+  const auto number = [](const auto& v) { return v ? fmt::format("{}", *v) : std::string(); };
+  for (size_t i = 0; i < run.records.size(); i++) {
+    const lab::RequestRecord& r = run.records[i];
+    text += fmt::format("{},{:.6f},{:.6f},{},{:.6f},{},{},{},{},{},{}\n", i, r.scheduled_s, r.sent_s,
+                        r.first_token_s ? fmt::format("{:.6f}", *r.first_token_s) : "", r.done_s, r.held ? 1 : 0,
+                        r.status, number(r.prompt_tokens), number(r.output_tokens), r.chunks, lab::CsvCell(r.error));
+  }
+  return text;
+}
+
+std::string Text(const Options& o, const lab::LoadRun& run, const lab::LoadReport& r, const Json& document) {
+  std::string text = fmt::format("{} at {}: {} done, {} failed in {:.2f} s", Printable(run.model), o.load.url,
+                                 r.completed, r.failed, r.duration_s);
+  text += o.load.rate > 0 ? fmt::format(", open loop, {} requests/s ({})\n", o.load.rate, o.arrivals)
+                          : fmt::format(", closed loop, {} at once\n", std::max<int64_t>(1, o.load.concurrency));
+  text += fmt::format("{:.2f} requests/s", r.request_throughput);
+  if (r.output_throughput)
+    text += fmt::format(", {:.1f} output tokens/s ({} of them, counted by {})", *r.output_throughput, r.output_tokens,
+                        r.tokens_from);
+  if (!document["goodput"].is_null())
+    text += fmt::format(", {:.1f} % within the goals", 100 * document["goodput"]["share"].get<double>());
+  TextTable table({{"ms"},
+                   {"n", true},
+                   {"mean", true},
+                   {"p50", true},
+                   {"p90", true},
+                   {"p95", true},
+                   {"p99", true},
+                   {"most", true}});
+  const auto row = [&](const char* name, const lab::Distribution& d) {
+    const auto cell = [](const std::optional<double>& v) { return v ? fmt::format("{:.2f}", *v) : std::string("-"); };
+    table.Row({name, std::to_string(d.n), cell(d.mean), cell(d.percentiles.at("p50")), cell(d.percentiles.at("p90")),
+               cell(d.percentiles.at("p95")), cell(d.percentiles.at("p99")), cell(d.most)});
+  };
+  row("first token, from schedule", r.ttft_scheduled);
+  row("first token, from send", r.ttft_sent);
+  row("whole answer, from schedule", r.e2e_scheduled);
+  row("whole answer, from send", r.e2e_sent);
+  row("gap between chunks", r.gap);
+  row("per output token", r.tpot);
+  text += "\n\n" + table.Text();
+  text += "\n- : too few samples for this percentile (p50 takes 11, p90 64, p95 130, p99 662)\n";
+  if (r.held > 0)
+    text += fmt::format("{} requests waited for one of the {} places: only the rows \"from schedule\" show that\n",
+                        r.held, o.load.concurrency);
+  text += fmt::format("client: {:.1f} % of one CPU, longest turn {:.2f} ms", r.client_cpu_percent, r.longest_turn_ms);
+  if (r.dispatch.most) text += fmt::format(", sends at most {:.2f} ms late", *r.dispatch.most);
+  text += r.invalid.empty() ? "\n" : "\n";
+  for (const std::string& why : r.invalid) text += "INVALID: " + why + "\n";
+  for (const auto& [error, n] : r.errors) text += fmt::format("failed: {} x {}\n", n, Printable(error));
+  return text;
+}
+
+Status Load(Options o, Output& out) {
+  RIDGE_RETURN_IF_ERROR(Check(o));
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<Goal> goals, ParseGoals(o.goodput));
+  Interrupt interrupt(out.json);
+  interrupt.Count();
+  o.load.cancelled = [&] { return interrupt.count() > 0; };
+  if (isatty(STDERR_FILENO) != 0) {
+    o.load.progress = [last = int64_t{-1}](int64_t done, int64_t of) mutable {
+      if (done == last) return;
+      last = done;
+      std::fputs(fmt::format("\r{} of {} requests ", done, of).c_str(), stderr);
+    };
+  }
+  const auto ran = lab::RunLoad(o.load);
+  if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
+  RIDGE_ASSIGN_OR_RETURN(const lab::LoadRun run, ran);
+  const lab::LoadReport r = lab::Report(o.load, run);
+  if (!o.csv.empty()) {
+    std::ofstream file(o.csv, std::ios::binary | std::ios::trunc);
+    file << CsvOf(run) << std::flush;
+    if (!file) return Fail(Code::kUnavailable, "cannot write the file").Where(o.csv);
+  }
+  if (r.completed == 0)
+    return Fail(Code::kUnavailable, "no request was answered")
+        .Where(o.load.url)
+        .Found(r.errors.empty() ? "interrupted" : r.errors.begin()->first);
+  Json goodput = nullptr;
+  if (!goals.empty()) {
+    int64_t met = 0;
+    for (const lab::RequestRecord& record : run.records) met += Meets(record, goals);
+    goodput = {{"share", static_cast<double>(met) / static_cast<double>(run.records.size())},
+               {"requests_per_second", static_cast<double>(met) / r.duration_s}};
+    for (const Goal& g : goals) goodput[g.name + "_ms"] = g.ms;
+  }
+  Json errors = Json::array();
+  for (const auto& [message, n] : r.errors) errors.push_back({{"message", message}, {"count", n}});
+  const bool open = o.load.rate > 0;
+  const Json document = {
+      {"url", o.load.url},
+      {"model", run.model},
+      {"endpoint", o.load.chat ? "chat" : "completions"},
+      {"loop", open ? "open" : "closed"},
+      {"rate", open ? Json(o.load.rate) : Json(nullptr)},
+      {"arrivals", open ? Json(o.arrivals) : Json(nullptr)},
+      {"concurrency", o.load.concurrency > 0 ? Json(o.load.concurrency)
+                      : open                 ? Json(nullptr)
+                                             : Json(1)},
+      {"requests", run.records.size()},
+      {"warmup", o.load.warmup},
+      {"seed", o.load.seed},
+      {"max_tokens", o.load.max_tokens},
+      {"completed", r.completed},
+      {"failed", r.failed},
+      {"errors", std::move(errors)},
+      {"duration_s", r.duration_s},
+      {"request_throughput", r.request_throughput},
+      {"output_throughput", Value(r.output_throughput)},
+      {"prompt_tokens", r.prompt_tokens},
+      {"output_tokens", r.output_tokens},
+      {"tokens_from", r.tokens_from},
+      {"ttft_ms", {{"scheduled", DistributionJson(r.ttft_scheduled)}, {"sent", DistributionJson(r.ttft_sent)}}},
+      {"e2e_ms", {{"scheduled", DistributionJson(r.e2e_scheduled)}, {"sent", DistributionJson(r.e2e_sent)}}},
+      {"gap_ms", DistributionJson(r.gap)},
+      {"tpot_ms", DistributionJson(r.tpot)},
+      {"goodput", goodput},
+      {"held", r.held},
+      {"client",
+       {{"cpu_percent", r.client_cpu_percent},
+        {"longest_turn_ms", r.longest_turn_ms},
+        {"dispatch_ms", DistributionJson(r.dispatch)}}},
+      {"valid", r.invalid.empty()},
+      {"invalid", r.invalid}};
+  if (out.json) return out.Document(document);
+  return out.Write(Text(o, run, r, document));
+}
+
+}  // namespace
+
+void AddLoad(CLI::App& root, Invocation& invocation) {
+  auto o = std::make_shared<Options>();
+  CLI::App* app = AddSubcommand(root, "load", "load on an OpenAI-compatible server, and what its users would wait",
+                                "ridge load http://127.0.0.1:8080 --rate 2 --requests 100 --goodput ttft:500");
+  app->add_option("URL", o->load.url, "the server: ridge serve, llama-server, vLLM, Ollama, …")->required();
+  app->add_option("--model", o->load.model, "model to ask for (default: the first that /v1/models names)");
+  app->add_option("--api-key", o->load.api_key, "sent as a bearer token")->envname("RIDGE_LOAD_API_KEY");
+  app->add_option("--requests", o->load.requests, "requests to measure")->capture_default_str();
+  app->add_option("--rate", o->load.rate, "requests a second, sent whatever the answers do (open loop)");
+  app->add_option("--arrivals", o->arrivals, "with --rate: poisson or constant")->capture_default_str();
+  app->add_option("--concurrency", o->load.concurrency,
+                  "without --rate: requests in flight at all times (closed loop, default 1); with it: the most in "
+                  "flight (default: no limit)");
+  app->add_option("--max-tokens", o->load.max_tokens, "output tokens of a request at most")->capture_default_str();
+  app->add_option("--prompt-words", o->load.prompt_words, "words of each synthetic prompt, all different")
+      ->capture_default_str();
+  app->add_option("--dataset", o->dataset,
+                  "prompts instead of synthetic ones: a line each, or JSON objects with \"prompt\"");
+  app->add_flag("--completions", o->completions, "/v1/completions instead of /v1/chat/completions");
+  app->add_flag("--ignore-eos", o->load.ignore_eos,
+                "ask for max_tokens tokens whatever the model says (not every server can)");
+  app->add_option("--warmup", o->load.warmup, "requests before, which are not measured")->capture_default_str();
+  app->add_option("--seed", o->load.seed, "of prompts and arrivals")->capture_default_str();
+  app->add_option("--timeout", o->load.timeout_s, "seconds until a request has failed")->capture_default_str();
+  app->add_option("--goodput", o->goodput,
+                  "goals in ms that a request must meet, ttft:500,tpot:50,e2e:5000: their share is told");
+  app->add_option("--csv", o->csv, "write a line for each request there");
+  invocation.Bind(app, [o](Output& out) { return Load(*o, out); });
+}
+
+}  // namespace ridge::app

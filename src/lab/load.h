@@ -1,0 +1,107 @@
+// Load on an OpenAI-compatible server, and latencies as those who wait feel them.
+//
+//   LoadOptions o{.url = "http://127.0.0.1:8080", .requests = 700, .rate = 20};
+//   RIDGE_ASSIGN_OR_RETURN(LoadRun run, RunLoad(o));   LoadReport report = Report(o, run);
+//
+// Guarantees: with a rate (open loop) each request has a moment at which it is to be sent that no answer can delay, and latencies count from it; those
+// that count from the actual send are given beside. A percentile is given only where there are enough samples for it. What the client itself cost is
+// measured, and a run in which it was the bottleneck is not valid. One thread; nothing is retried; redirects are not followed.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace ridge::lab {
+
+enum class Arrivals { kPoisson, kConstant };
+
+struct LoadOptions {
+  std::string url;    // scheme, host, port; a path as far as /v1 is taken off
+  std::string model;  // empty: the first that /v1/models names
+  std::string api_key;
+  bool chat = true;        // /v1/chat/completions, else /v1/completions
+  int64_t requests = 100;  // measured ones
+  int64_t warmup = 1;      // before them, one after the other
+  double rate = 0;         // requests a second (open loop); 0: closed loop
+  Arrivals arrivals = Arrivals::kPoisson;
+  int64_t concurrency =
+      0;  // requests in flight at most; closed loop: always so many. 0: no limit (open loop), 1 (closed)
+  int64_t max_tokens = 64;
+  int64_t prompt_words = 64;         // of each synthetic prompt, all different
+  std::vector<std::string> prompts;  // in turn, instead of synthetic ones
+  uint64_t seed = 1;
+  double timeout_s = 300;
+  bool ignore_eos = false;
+  std::function<bool()> cancelled = {};
+  std::function<void(int64_t done, int64_t of)> progress = {};
+};
+
+// Times in seconds since the run began.
+struct RequestRecord {
+  double scheduled_s = 0, sent_s = 0, done_s = 0;
+  std::optional<double> first_token_s;  // the first text of any channel: content, reasoning, tool call
+  std::vector<double> chunk_s;          // of each later one
+  long status = 0;
+  std::string error;  // empty: it was answered in full
+  bool held = false;  // it waited for one of `concurrency` places, so its send is late by intention
+  std::optional<int64_t> prompt_tokens, output_tokens;  // as the server counts
+  int64_t chunks = 0;
+};
+
+struct LoadRun {
+  std::string model;
+  std::vector<RequestRecord> records;
+  double duration_s = 0;
+  double client_cpu_s = 0;    // of the thread that sends and reads
+  double longest_turn_s = 0;  // of its loop, without waiting
+  bool interrupted = false;
+};
+
+Result<LoadRun> RunLoad(const LoadOptions& options);
+
+// Samples that a percentile needs to be certain at 99 %: MLPerf's early stopping with no sample above it (0: not known).
+int64_t SamplesFor(double percentile);
+
+struct Distribution {
+  int64_t n = 0;
+  std::optional<double> mean, least, most;
+  std::map<std::string, std::optional<double>>
+      percentiles;  // "p50" "p75" "p90" "p95" "p97" "p99"; none: too few samples
+};
+Distribution DistributionOf(std::vector<double> values);
+
+struct LoadReport {
+  int64_t completed = 0, failed = 0;
+  double duration_s = 0, request_throughput = 0;
+  std::optional<double> output_throughput;  // tokens/s
+  int64_t prompt_tokens = 0, output_tokens = 0;
+  std::string tokens_from;  // "usage", "chunks" or "both": how output tokens were counted
+  // In ms. `scheduled` counts from the moment at which a request was to be sent, `sent` from when it was.
+  Distribution ttft_scheduled, ttft_sent, e2e_scheduled, e2e_sent, gap, tpot;
+  Distribution dispatch;  // lateness of sends that no limit held back
+  double client_cpu_percent = 0, longest_turn_ms = 0;
+  int64_t held = 0;
+  std::vector<std::string> invalid;  // why the run says nothing about the server; empty: valid
+  std::map<std::string, int64_t> errors;
+};
+LoadReport Report(const LoadOptions& options, const LoadRun& run);
+
+// Moments at which the requests are to be sent, in seconds; empty for a closed loop.
+std::vector<double> Schedule(const LoadOptions& options);
+
+// One event of an answer, for tests: whether it holds text, and the counts that it tells.
+struct AnswerEvent {
+  bool text = false, done = false;
+  std::optional<int64_t> prompt_tokens, output_tokens;
+  std::string error;
+};
+AnswerEvent ParseEvent(std::string_view data);
+
+}  // namespace ridge::lab
