@@ -13,6 +13,7 @@ void AddDoctor(CLI::App& root, Invocation& invocation);
 void AddInspect(CLI::App& root, Invocation& invocation);
 void AddEmbed(CLI::App& root, Invocation& invocation);
 void AddKld(CLI::App& root, Invocation& invocation);
+void AddLab(CLI::App& root, Invocation& invocation);
 void AddLoad(CLI::App& root, Invocation& invocation);
 void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
@@ -40,6 +41,7 @@ inline constexpr AddCommand kCommands[] = {
     AddPerplexity,
     AddKld,
     AddMonitor,
+    AddLab,
     AddLoad,
     AddInspect,
     AddTokenize,
