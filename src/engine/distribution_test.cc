@@ -155,7 +155,10 @@ INSTANTIATE_TEST_SUITE_P(Engine, Distributions,
 
 TEST_P(Distributions, SampledAnswersFollowTheTargetsDistribution) {
   const Case& c = GetParam();
-  const Sample sample = Draw(c.speculation, c.noise, c.temperature);
+  Sample sample = Draw(c.speculation, c.noise, c.temperature);
+  // How much is drafted depends on measured times, what is drawn does not: a machine that was busy gets other chances.
+  for (int i = 0; i < 5 && c.speculation != Speculation::kOff && sample.proposed <= 200; i++)
+    sample = Draw(c.speculation, c.noise, c.temperature);
   const double own = ChiSquareDeviations(sample.counts, 0, c.temperature);
   EXPECT_LT(own, 3.7) << "one in ten thousand";
   EXPECT_GT(own, -3.7) << "too good";

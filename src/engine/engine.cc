@@ -79,6 +79,7 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
                  &pool_),
       runner_(program, state_.get(), options.vocab, std::max(options.max_running, options.max_logit_rows)) {
   counts_.pages_capacity = pool_.capacity_pages();
+  draws_.reserve(static_cast<size_t>(options.max_running));
   counts_.page_tokens = options.state.page_tokens;
   counts_.last_step = counts_.step_begin = Clock::now();
   Publish();
