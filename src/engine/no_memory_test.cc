@@ -18,6 +18,11 @@ thread_local int fail_at = 0;  // 1: the thread's next allocation fails; 0: none
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
 }
+// All forms that share their delete: a sanitizer's own would not match it.
+[[gnu::noinline]] void* operator new(size_t bytes, const std::nothrow_t&) noexcept {
+  if (fail_at > 0 && --fail_at == 0) return nullptr;
+  return std::malloc(bytes > 0 ? bytes : 1);
+}
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
