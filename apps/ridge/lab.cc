@@ -61,7 +61,8 @@ Json FindingJson(const lab::Finding& f) {
   return {{"test", f.test},
           {"value", f.value},
           {"arm", f.arm},
-          {"median_per_second", number(f.median_per_second)},
+          {"median", number(f.median)},
+          {"unit", f.unit},
           {"ratio", number(f.ratio)},
           {"ratio_low", number(f.low)},
           {"ratio_high", number(f.high)},
@@ -69,7 +70,8 @@ Json FindingJson(const lab::Finding& f) {
           {"floor", f.floor},
           {"blocks", f.blocks},
           {"blocks_left_out", f.left_out},
-          {"verdict", f.verdict}};
+          {"verdict", f.verdict},
+          {"better", f.better}};
 }
 
 Status Tell(const lab::Bundle& bundle, Output& out) {
@@ -111,16 +113,12 @@ Status Run(const Options& o, Output& out) {
   }
   const lab::Bundle& bundle = *opened;
   const lab::Experiment& e = bundle.experiment();
-  std::error_code error;
-  const std::string program =
-      e.program.empty() ? std::filesystem::read_symlink("/proc/self/exe", error).string() : e.program;
-  if (error) return Fail(Code::kInternal, "cannot find this program's own file").Found(error.message());
   const std::vector<lab::PlannedRun> runs = lab::PlanRuns(e);
   for (const lab::PlannedRun& run : runs) {
     RIDGE_ASSIGN_OR_RETURN(const lab::RunRecord record, bundle.Read(run));
     if (record.done) continue;
     Note(fmt::format("run {} of {}: {} {}", run.number + 1, runs.size(), e.flag, lab::ValueOf(e, run.arm)));
-    RIDGE_RETURN_IF_ERROR(bundle.Run(run, program, lab::ArgumentsOf(e, run.arm)));
+    RIDGE_RETURN_IF_ERROR(bundle.Run(run));
     if (run.block == 0) RIDGE_RETURN_IF_ERROR(Guard(bundle, runs));
   }
   RIDGE_RETURN_IF_ERROR(Guard(bundle, runs));

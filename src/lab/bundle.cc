@@ -1,17 +1,11 @@
 #include "lab/bundle.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -21,6 +15,7 @@
 #include "base/atomic_file.h"
 #include "lab/recorded.h"
 #include "lab/sampler.h"
+#include "lab/subjects/subject.h"
 
 namespace ridge::lab {
 namespace {
@@ -49,39 +44,6 @@ std::string RunPath(const std::string& folder, int64_t number, const char* kind)
   return fmt::format("{}/runs/{:04}.{}", folder, number, kind);
 }
 
-struct Child {
-  int status = 0;
-  double cpu_s = 0, max_rss_mb = 0;
-};
-
-Result<Child> Spawn(const std::string& program, const std::vector<std::string>& arguments, const std::string& out,
-                    const std::string& err) {
-  std::vector<std::string> words = {program};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  std::vector<char*> argv;
-  for (std::string& w : words) argv.push_back(w.data());
-  argv.push_back(nullptr);
-  posix_spawn_file_actions_t actions;
-  posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
-  pid_t pid = 0;
-  const int error = posix_spawnp(&pid, program.c_str(), &actions, nullptr, argv.data(), environ);
-  posix_spawn_file_actions_destroy(&actions);
-  if (error != 0) return Fail(Code::kNotFound, "cannot start the subject").Where(program).Found(std::strerror(error));
-  int status = 0;
-  rusage usage{};
-  while (wait4(pid, &status, 0, &usage) < 0) {
-    if (errno != EINTR) return Fail(Code::kInternal, "cannot wait for the subject").Where(program);
-  }
-  const auto seconds = [](const timeval& t) {
-    return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
-  };
-  return Child{WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status),
-               seconds(usage.ru_utime) + seconds(usage.ru_stime), static_cast<double>(usage.ru_maxrss) / 1024};
-}
-
 // The longest of the readings whose names begin and end so.
 std::string Highest(const Sample& sample, const Sampler& sampler, std::string_view begin, std::string_view end,
                     std::string_view what, std::string_view unit) {
@@ -97,15 +59,16 @@ std::string Highest(const Sample& sample, const Sampler& sampler, std::string_vi
   return "could not be read";
 }
 
-std::string Disturbed(const Sample& after, double cpu_s, double wall_s, long cpus) {
+std::string Disturbed(const Sample& after, std::optional<double> cpu_s, double wall_s, long cpus) {
   const auto value = [&](const char* name) -> std::optional<double> {
     const Field* f = after.row.Find(name);
     return f == nullptr ? std::nullopt : f->value;
   };
   std::string why;
   const auto add = [&](const std::string& text) { why += (why.empty() ? "" : "; ") + text; };
-  if (const auto use = value("cpu_use_percent")) {
-    const double others = *use - 100 * cpu_s / (wall_s * static_cast<double>(cpus));
+  // Of a subject that runs elsewhere it is not known what is its own.
+  if (const auto use = value("cpu_use_percent"); use && cpu_s) {
+    const double others = *use - 100 * *cpu_s / (wall_s * static_cast<double>(cpus));
     if (others > kMostOthersPercent) add(fmt::format("other work took {:.0f} % of the CPUs", others));
   }
   if (const auto steal = value("cpu_steal_percent"); steal && *steal > kMostStealPercent)
@@ -148,11 +111,14 @@ Result<RunRecord> Bundle::Read(const PlannedRun& run) const {
   const auto monitor = ReadFile(RunPath(folder_, run.number, "monitor.json"));
   if (!monitor) return record;
   const Json j = Json::parse(*monitor, nullptr, false);
+  const auto number = [&](const char* key) -> std::optional<double> {
+    return j.at(key).is_null() ? std::nullopt : std::optional(j.at(key).get<double>());
+  };
   try {
     record = {.done = true,
               .seconds = j.at("seconds"),
-              .cpu_seconds = j.at("cpu_seconds"),
-              .max_rss_mb = j.at("max_rss_mb"),
+              .cpu_seconds = number("cpu_seconds"),
+              .max_rss_mb = number("max_rss_mb"),
               .disturbed = j.at("disturbed"),
               .temperature = j.at("temperature"),
               .power = j.at("power")};
@@ -162,20 +128,24 @@ Result<RunRecord> Bundle::Read(const PlannedRun& run) const {
         .Found(e.what());
   }
   RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadFile(RunPath(folder_, run.number, "json")));
-  auto output = ParseBenchOutput(out);
+  const std::string log = ReadFile(RunPath(folder_, run.number, "log")).value_or("");
+  auto output = SubjectOf(experiment_, run).Parse(out, log);
   if (!output) {
     output.error().where = RunPath(folder_, run.number, "json");
     return std::unexpected(std::move(output).error());
   }
   record.output = std::move(*output);
+  if (!record.output.measures.peak_memory_mib) record.output.measures.peak_memory_mib = record.max_rss_mb;
   return record;
 }
 
-Status Bundle::Run(const PlannedRun& run, const std::string& program, const std::vector<std::string>& arguments) const {
+Status Bundle::Run(const PlannedRun& run) const {
+  const Subject& subject = SubjectOf(experiment_, run);
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> command, subject.Command(experiment_, run.arm));
   const std::string out = RunPath(folder_, run.number, "json"), err = RunPath(folder_, run.number, "log");
   Sampler sampler(SamplerOptions{});
   const Sample before = sampler.Read();
-  RIDGE_ASSIGN_OR_RETURN(const Child child, Spawn(program, arguments, out, err));
+  RIDGE_ASSIGN_OR_RETURN(const Usage child, subject.Run(experiment_, run.arm, {out, err}));
   const Sample after = sampler.Read();
   if (child.status != 0) {
     std::string last;
@@ -195,14 +165,14 @@ Status Bundle::Run(const PlannedRun& run, const std::string& program, const std:
   const Json j = {{"run", run.number},
                   {"block", run.block},
                   {"arm", run.arm},
-                  {"program", program},
-                  {"arguments", arguments},
+                  {"subject", subject.name()},
+                  {"command", command},
                   {"before_s", before.after_s},
                   {"after_s", after.before_s},
                   {"unix_s", before.unix_s},
                   {"seconds", seconds},
-                  {"cpu_seconds", child.cpu_s},
-                  {"max_rss_mb", child.max_rss_mb},
+                  {"cpu_seconds", child.cpu_s ? Json(*child.cpu_s) : Json(nullptr)},
+                  {"max_rss_mb", child.max_rss_mb ? Json(*child.max_rss_mb) : Json(nullptr)},
                   {"disturbed", Disturbed(after, child.cpu_s, seconds, sysconf(_SC_NPROCESSORS_ONLN))},
                   {"temperature", Highest(after, sampler, "temp_", "_c", "temperature", "°C")},
                   {"power", Highest(after, sampler, "power_", "_w", "cpu energy", "W")},
@@ -218,7 +188,8 @@ Result<std::vector<RunSample>> Bundle::Samples() const {
     RIDGE_ASSIGN_OR_RETURN(const RunRecord record, Read(run));
     if (!record.done) continue;
     for (const Measured& m : record.output.tests)
-      samples.push_back({run.number, run.block, run.arm, m.test, m.per_second, record.disturbed});
+      samples.push_back(
+          {run.number, run.block, run.arm, m.test, m.value, m.unit, m.higher_is_better, record.disturbed});
   }
   return samples;
 }
@@ -300,20 +271,24 @@ Result<std::vector<std::string>> CheckBundle(const std::string& folder) {
 Result<std::string> ReportMarkdown(const Bundle& bundle, std::string_view hardware) {
   const Experiment& e = bundle.experiment();
   RIDGE_ASSIGN_OR_RETURN(const std::vector<RunSample> samples, bundle.Samples());
-  if (samples.empty()) return Fail(Code::kInvalidData, "the bundle holds no run").Where(bundle.folder());
+  if (samples.empty() && e.not_run.empty())
+    return Fail(Code::kInvalidData, "the bundle holds no run").Where(bundle.folder());
   std::map<size_t, RunRecord> last;  // of each arm
   std::map<size_t, double> memory;
   std::map<size_t, std::string> log;
   for (const PlannedRun& run : PlanRuns(e)) {
     RIDGE_ASSIGN_OR_RETURN(RunRecord record, bundle.Read(run));
     if (!record.done) continue;
-    memory[run.arm] = std::max(memory[run.arm], record.max_rss_mb);
+    memory[run.arm] = std::max(memory[run.arm], record.max_rss_mb.value_or(0));
     if (!log.contains(run.arm)) log[run.arm] = fmt::format("runs/{:04}.log", run.number);
     last[run.arm] = std::move(record);
   }
   const std::vector<Finding> findings = Analyse(e, samples);
   std::string text = fmt::format("# {}\n\n", e.name);
   if (!e.question.empty()) text += e.question + "\n\n";
+  for (const auto& [value, reason] : e.not_run) text += fmt::format("Not run: {} = {}: {}\n", e.flag, value, reason);
+  if (samples.empty()) return text;
+  if (!e.not_run.empty()) text += "\n";
   text +=
       "| 硬件 | 模型 | 变量 | 参数值 | 测试 | 首 token | tokens/s | 峰值内存 | 温度/功耗 | 质量备注 | 日志 "
       "|\n|---|---|---|---|---|---|---|---|---|---|---|\n";
@@ -324,9 +299,8 @@ Result<std::string> ReportMarkdown(const Bundle& bundle, std::string_view hardwa
         "| {} | {} | {} | {}{} | {} | not measured by bench | {} | {:.0f} MB | {} / {} | not judged: ridge kld | "
         "{} |\n",
         hardware, model == r.output.resolved.end() ? "" : fs::path(model->second).filename().string(), e.flag, f.value,
-        f.arm == 1 ? " (A/A)" : "", f.test,
-        f.median_per_second ? fmt::format("{:.2f}", *f.median_per_second) : "- (no quiet block)", memory[f.arm],
-        r.temperature, r.power, log[f.arm]);
+        f.arm == 1 ? " (A/A)" : "", f.test, f.median ? fmt::format("{:.2f}", *f.median) : "- (no quiet block)",
+        memory[f.arm], r.temperature, r.power, log[f.arm]);
   }
   text += fmt::format(
       "\n## Effect of {}\n\nSpeed over that with {} = {}, by block; {} blocks of {} runs, each order followed by its "

@@ -1,7 +1,7 @@
 // An experiment: one setting changed, all others held, in interleaved blocks; and what its samples say.
 //
 //   RIDGE_ASSIGN_OR_RETURN(Experiment e, ParseExperiment(toml));
-//   for (const PlannedRun& run : PlanRuns(e)) ...                         // order of the runs
+//   for (const PlannedRun& run : PlanRuns(e)) ...                         // order of the runs; subjects/subject.h makes and reads them
 //   RIDGE_RETURN_IF_ERROR(GuardResolved(e, arms));                        // what was computed with, not what was typed
 //   std::vector<Finding> findings = Analyse(e, samples);
 //
@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <map>
 #include <optional>
 #include <string>
@@ -23,22 +24,24 @@ namespace ridge::lab {
 
 struct Experiment {
   std::string name, question;
-  std::string program;  // of the subject; empty: this one
-  bool llama_bench = false;
-  std::vector<std::pair<std::string, std::string>> base;  // flags of `bench`, without dashes
+  std::string subject = "bench";                          // what is run: a name of subjects/subject.h
+  std::string program;                                    // of the subject; empty: this one
+  std::vector<std::pair<std::string, std::string>> base;  // flags of the subject, without dashes
   std::string flag;
-  std::vector<std::string> values;
+  std::vector<std::string> values;             // that can run here; fewer than two: nothing is run
+  std::map<std::string, std::string> not_run;  // value -> why it cannot run on this device
   int64_t blocks = 4, repeats = 1, seed = 1;
 };
 
-// [experiment] name question subject program blocks repeats seed; [base] flag = value; [variable] flag values. The subset of TOML that this takes:
-// tables, strings, numbers, booleans and arrays of them. Errors name the line.
+// TOML: [experiment] name question subject program blocks repeats seed; [base] flag = value; [variable] flag values; [not_run] value = "why".
+// Errors name the line.
 Result<Experiment> ParseExperiment(std::string_view toml);
 
-// Arm 0 is the first value, arm 1 the first value again (A/A), arm 2 the second value, and so on.
+// Arm 0 is the first value, arm 1 the first value again (A/A), arm 2 the second value, and so on. None where fewer than two values can run.
 size_t Arms(const Experiment& e);
 const std::string& ValueOf(const Experiment& e, size_t arm);
-std::vector<std::string> ArgumentsOf(const Experiment& e, size_t arm);  // after the program
+// A flag of [base], or the variable's value where it is that flag; `names` are spellings of the same.
+std::optional<std::string> SettingOf(const Experiment& e, size_t arm, std::initializer_list<std::string_view> names);
 
 // Each block runs all arms in an order drawn for it, then in the reverse: a drift of the machine cancels.
 struct PlannedRun {
@@ -55,35 +58,61 @@ std::vector<std::string> MovedBy(std::string_view flag);
 // arms with the same value differ.
 Status GuardResolved(const Experiment& e, const std::vector<Resolved>& arms);
 
+// One figure of a run, of which each run gives the same ones in the same order.
 struct Measured {
-  std::string test;  // "pp512", "tg128 @ d1024"
-  double per_second = 0;
+  std::string test;  // "pp512", "tg128 @ d1024", "first token"
+  double value = 0;
+  std::string unit = "t/s";  // "t/s", "ms", "MiB"
+  bool higher_is_better = true;
 };
+
+// What the subject answered to one prompt.
+struct Answer {
+  std::string prompt_id, text;
+  std::string finish_reason;       // "stop", "length"; empty: the subject does not tell
+  std::vector<std::string> flags;  // what is wrong with it as far as a program can see; empty: nothing
+};
+
+// The columns of the record table, of a run as a whole; not measured: no value, and `missing` says why.
+struct Measures {
+  std::optional<double> ttft_ms;             // median of its requests
+  std::optional<double> prefill_per_second;  // tokens/s
+  std::optional<double> decode_per_second;   // tokens/s of one stream
+  std::optional<double> peak_memory_mib;     // of the subject's process
+  std::optional<double> model_bytes;         // of the file
+  std::map<std::string, std::string> missing;
+};
+
 struct RunOutput {
   Resolved resolved;  // the same for all its tests, without what tells them apart
   std::vector<Measured> tests;
+  std::string subject_version;  // as the subject tells it: "ridge 0.1.0", "llama.cpp 1e2d (b4567)"
+  std::vector<Answer> answers;
+  Measures measures;
 };
-// The JSON array that ridge bench and llama-bench print with -o json.
-Result<RunOutput> ParseBenchOutput(std::string_view json);
 
 struct RunSample {
   int64_t number = 0, block = 0;
   size_t arm = 0;
   std::string test;
-  double per_second = 0;
+  double value = 0;
+  std::string unit = "t/s";
+  bool higher_is_better = true;
   std::string disturbed;  // why the block does not count; empty: quiet
 };
 
 // An arm against the first.
 struct Finding {
-  std::string test, value;
+  std::string test, value, unit;
   size_t arm = 0;
   int64_t blocks = 0, left_out = 0;
-  std::optional<double> median_per_second;  // of all runs in the blocks that count
-  std::optional<double> ratio, low, high;   // of speeds, by block; low and high hold it with `confidence`
+  std::optional<double> median;            // of all runs in the blocks that count, in `unit`
+  std::optional<double> ratio, low, high;  // of the figures, by block; low and high hold it with `confidence`
   double confidence = 0;
-  double floor = 0;     // the A/A arm's own deviation, as a share
-  std::string verdict;  // "A/A", "faster", "slower", "no difference", "undetermined: …"
+  double floor = 0;  // the A/A arm's own deviation, as a share
+  // "reference", "A/A", "no difference", "undetermined: …"; by unit "faster" and "slower" (t/s, ms), "smaller" and "larger" (MiB), "better" and "worse".
+  std::string verdict;
+  bool better = false;  // of a difference: it is one for the better
 };
 std::vector<Finding> Analyse(const Experiment& e, const std::vector<RunSample>& samples);
 

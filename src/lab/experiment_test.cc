@@ -7,6 +7,8 @@
 #include <random>
 #include <set>
 
+#include "lab/subjects/subject.h"
+
 namespace ridge::lab {
 namespace {
 
@@ -30,7 +32,9 @@ TEST(Experiment, IsReadFromToml) {
   EXPECT_EQ(e.blocks, 6);
   EXPECT_EQ(e.flag, "t");
   EXPECT_EQ(e.values, (std::vector<std::string>{"1", "2"}));
-  EXPECT_EQ(ArgumentsOf(e, 2),
+  std::vector<std::string> command = SubjectOf(e, {}).Command(e, 2).value();
+  command.erase(command.begin());  // this program
+  EXPECT_EQ(command,
             (std::vector<std::string>{"bench", "-m", "tiny.gguf", "--ub", "64", "-t", "2", "-r", "1", "-o", "json"}));
 }
 
@@ -48,15 +52,29 @@ TEST(Experiment, WhatIsWrongIsNamedByLine) {
   EXPECT_NE(error(with("blocks = 6", "block = 6")).find("line 5"), std::string::npos);
   EXPECT_NE(error(with("blocks = 6", "blocks = 0")).find("line 5"), std::string::npos);
   EXPECT_NE(error(with("[1, 2]", "[1, 2")).find("line 11"), std::string::npos);
-  EXPECT_NE(error(with("[1, 2]", "[1 2]")).find("comma"), std::string::npos);
+  EXPECT_NE(error(with("[1, 2]", "[1 2]")).find("line 11"), std::string::npos);
+  EXPECT_NE(error(with("[1, 2]", "[1, [2]]")).find("line 11"), std::string::npos);
   EXPECT_NE(error(with("[1, 2]", "[1, 1]")).find("two different values"), std::string::npos);
   EXPECT_NE(error(with("\"tiny.gguf\"", "\"tiny.gguf")).find("line 7"), std::string::npos);
-  EXPECT_NE(error(with("\"tiny.gguf\"", "tiny.gguf")).find("quotes"), std::string::npos);
+  EXPECT_NE(error(with("\"tiny.gguf\"", "tiny.gguf")).find("line 7"), std::string::npos);
   EXPECT_NE(error(with("-ub = 64", "t = 2")).find("[base] too"), std::string::npos);
   EXPECT_NE(error(with("-ub = 64", "r = 2")).find("sets this flag itself"), std::string::npos);
-  EXPECT_NE(error(with("-ub = 64", "m = 2")).find("twice"), std::string::npos);
+  EXPECT_NE(error(with("-ub = 64", "m = 2")).find("line 8"), std::string::npos);
   EXPECT_NE(error(with("[base]", "[basis]")).find("unknown table"), std::string::npos);
   EXPECT_NE(error(""), "none");
+}
+
+TEST(Experiment, WhatCannotRunHereIsNoArm) {
+  const std::string with = std::string(kToml) + "[not_run]\n2 = \"no second processor\"\n";
+  const Experiment none = ParseExperiment(with).value();
+  EXPECT_EQ(Arms(none), 0u);
+  EXPECT_TRUE(PlanRuns(none).empty());
+  EXPECT_EQ(none.not_run.at("2"), "no second processor");
+  std::string three = with;
+  three.replace(three.find("[1, 2]"), 6, "[1, 2, 3]");
+  const Experiment e = ParseExperiment(three).value();
+  EXPECT_EQ(e.values, (std::vector<std::string>{"1", "3"}));
+  EXPECT_EQ(Arms(e), 3u);
 }
 
 TEST(Experiment, BlocksAreOrdersAndTheirReverse) {
@@ -113,20 +131,25 @@ TEST(Guard, RefusesWhateverMovesMoreThanTheVariable) {
 }
 
 TEST(ParseBench, SettingsAndSpeeds) {
+  const auto parse = [](std::string_view text) { return FindSubject("bench")->Parse(text, ""); };
   const auto out =
-      ParseBenchOutput(
+      parse(
           R"([{"n_prompt": 512, "n_gen": 0, "n_threads": 2, "avg_ts": 10, "median_ts": 11, "bound": "memory"}, {"n_prompt": 0, "n_gen": 8, "n_depth": 64, "n_threads": 2, "avg_ts": 3.5}])")
           .value();
   ASSERT_EQ(out.tests.size(), 2u);
   EXPECT_EQ(out.tests[0].test, "pp512");
-  EXPECT_EQ(out.tests[0].per_second, 11);
+  EXPECT_EQ(out.tests[0].value, 11);
   EXPECT_EQ(out.tests[1].test, "tg8 @ d64");
-  EXPECT_EQ(out.tests[1].per_second, 3.5);
+  EXPECT_EQ(out.tests[1].value, 3.5);
   EXPECT_EQ(out.resolved.at("n_threads"), "2");
   EXPECT_FALSE(out.resolved.contains("bound"));
-  EXPECT_FALSE(ParseBenchOutput("[]"));
-  EXPECT_FALSE(ParseBenchOutput("[{}]"));
-  EXPECT_FALSE(ParseBenchOutput("nothing"));
+  EXPECT_EQ(out.measures.prefill_per_second, 11);
+  EXPECT_EQ(out.measures.decode_per_second, 3.5);
+  EXPECT_FALSE(out.measures.ttft_ms);
+  EXPECT_TRUE(out.measures.missing.contains("ttft_ms"));
+  EXPECT_FALSE(parse("[]"));
+  EXPECT_FALSE(parse("[{}]"));
+  EXPECT_FALSE(parse("nothing"));
 }
 
 std::vector<RunSample> Simulated(const Experiment& e, std::mt19937& random, double effect, double noise) {
@@ -135,7 +158,8 @@ std::vector<RunSample> Simulated(const Experiment& e, std::mt19937& random, doub
   for (const PlannedRun& run : PlanRuns(e)) {
     const double drift = 0.01 * static_cast<double>(run.number);  // the machine gets slower
     samples.push_back({run.number, run.block, run.arm, "tg8",
-                       100 * std::exp(normal(random) - drift + (run.arm == 2 ? std::log(effect) : 0)), ""});
+                       100 * std::exp(normal(random) - drift + (run.arm == 2 ? std::log(effect) : 0)), "t/s", true,
+                       ""});
   }
   return samples;
 }
@@ -156,12 +180,26 @@ TEST(Analyse, FindsAPlantedSlowdownAndNoDifferenceWhereThereIsNone) {
   EXPECT_GE(found, 180);             // 90 %
 }
 
+TEST(Analyse, TheUnitSaysWhatIsBetter) {
+  const Experiment e{.name = "x", .flag = "t", .values = {"1", "2"}, .blocks = 5};
+  std::mt19937 random(1);
+  for (const auto& [unit, higher, verdict, better] :
+       {std::tuple{"t/s", true, "faster", true}, {"ms", false, "slower", false}, {"MiB", false, "larger", false}}) {
+    auto samples = Simulated(e, random, 1.2, 0.001);
+    for (RunSample& s : samples) s.unit = unit, s.higher_is_better = higher;
+    const Finding f = Analyse(e, samples)[2];
+    EXPECT_EQ(f.verdict, verdict);
+    EXPECT_EQ(f.better, better) << unit;
+    EXPECT_EQ(f.unit, unit);
+  }
+}
+
 TEST(Analyse, ADisturbedBlockIsLeftOutAsAWhole) {
   const Experiment e{.name = "x", .flag = "t", .values = {"1", "2"}, .blocks = 5};
   std::mt19937 random(1);
   auto samples = Simulated(e, random, 1.2, 0.001);
   samples[3].disturbed = "other work";
-  samples[3].per_second = 1;
+  samples[3].value = 1;
   const auto findings = Analyse(e, samples);
   EXPECT_EQ(findings[2].blocks, 4);
   EXPECT_EQ(findings[2].left_out, 1);

@@ -1,0 +1,114 @@
+// ridge bench and llama-bench, which print the same JSON array.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "lab/subjects/subject.h"
+
+namespace ridge::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string TestName(double prompt, double gen, double depth) {
+  std::string name = prompt > 0 ? fmt::format("pp{}", prompt) : "";
+  if (gen > 0) name += fmt::format("{}tg{}", name.empty() ? "" : "+", gen);
+  if (depth > 0) name += fmt::format(" @ d{}", depth);
+  return name;
+}
+
+bool IsMeasured(const std::string& key) {
+  for (const char* prefix : {"avg_", "stddev_", "median_", "samples_", "read_", "ceiling_", "bound", "test_time"}) {
+    if (key.starts_with(prefix)) return true;
+  }
+  return false;
+}
+
+std::string TextOf(const Json& row, const char* key) {
+  const auto it = row.find(key);
+  return it == row.end() ? "" : it->is_string() ? it->get<std::string>() : it->dump();
+}
+
+class Bench : public Subject {
+ public:
+  explicit Bench(bool llama) : llama_(llama) {}
+  std::string_view name() const override { return llama_ ? "llama-bench" : "bench"; }
+
+  Status Check(const Experiment& e) const override {
+    if (llama_ && e.program.empty())
+      return Fail(Code::kInvalidData, "subject llama-bench needs its program").Where("[experiment] program");
+    return {};
+  }
+
+  Result<std::vector<std::string>> Command(const Experiment& e, size_t arm) const override {
+    std::vector<std::string> out;
+    if (e.program.empty()) {
+      RIDGE_ASSIGN_OR_RETURN(std::string own, OwnProgram());
+      out.push_back(std::move(own));
+    } else {
+      out.push_back(e.program);
+    }
+    if (!llama_) out.push_back("bench");
+    for (const auto& [key, value] : e.base) out.push_back(DashedFor(key, llama_)), out.push_back(value);
+    out.push_back(DashedFor(e.flag, llama_));
+    out.push_back(ValueOf(e, arm));
+    out.insert(out.end(), {"-r", std::to_string(e.repeats), "-o", "json"});
+    return out;
+  }
+
+  Result<RunOutput> Parse(std::string_view out, std::string_view) const override {
+    const Json rows = Json::parse(out, nullptr, false);
+    if (!rows.is_array() || rows.empty())
+      return Fail(Code::kInvalidData, "the subject printed no table of results")
+          .Expected("the JSON array of bench -o json");
+    RunOutput output;
+    std::map<std::string, std::set<std::string>> tests;  // of the keys that tell tests apart
+    for (const Json& row : rows) {
+      if (!row.is_object() || !row.contains("avg_ts") || !row["avg_ts"].is_number())
+        return Fail(Code::kInvalidData, "a row without avg_ts");
+      const auto number = [&](const char* key) {
+        return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0.0;
+      };
+      const double speed = number(row.contains("median_ts") && row["median_ts"].is_number() ? "median_ts" : "avg_ts");
+      output.tests.push_back({TestName(number("n_prompt"), number("n_gen"), number("n_depth")), speed});
+      if (number("n_gen") == 0 && !output.measures.prefill_per_second) output.measures.prefill_per_second = speed;
+      if (number("n_prompt") == 0 && !output.measures.decode_per_second) output.measures.decode_per_second = speed;
+      for (const auto& [key, value] : row.items()) {
+        if (!IsMeasured(key)) tests[key].insert(value.is_string() ? value.get<std::string>() : value.dump());
+      }
+    }
+    for (const auto& [key, values] : tests) {
+      std::string all;
+      for (const std::string& v : values) all += (all.empty() ? "" : ",") + v;
+      output.resolved[key] = all;
+    }
+    const Json& first = rows[0];
+    if (number_of(first, "model_size") > 0) output.measures.model_bytes = number_of(first, "model_size");
+    output.measures.missing["ttft_ms"] = "bench gives no first token";
+    const std::string commit = TextOf(first, "build_commit"), build = TextOf(first, "build_number");
+    output.subject_version = std::string(llama_ ? "llama-bench" : "ridge bench") +
+                             (commit.empty() ? "" : " " + commit) + (build.empty() ? "" : " (b" + build + ")");
+    return output;
+  }
+
+ private:
+  static double number_of(const Json& row, const char* key) {
+    return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0.0;
+  }
+  bool llama_;
+};
+
+}  // namespace
+
+const Subject& BenchSubject() {
+  static const Bench subject(false);
+  return subject;
+}
+
+const Subject& LlamaBenchSubject() {
+  static const Bench subject(true);
+  return subject;
+}
+
+}  // namespace ridge::lab

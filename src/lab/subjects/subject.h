@@ -1,0 +1,50 @@
+// What an experiment runs: a program, or a server that is asked. One file per subject.
+//
+//   const Subject& subject = SubjectOf(experiment, run);
+//   RIDGE_ASSIGN_OR_RETURN(Usage usage, subject.Run(experiment, run, files));       // writes files.out and files.log
+//   RIDGE_ASSIGN_OR_RETURN(RunOutput output, subject.Parse(out_text, log_text));    // from those files alone, also years later
+//
+// Guarantees: Run makes no figures, it keeps what was said; Parse reads nothing but its arguments. A figure that is not there has no value.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "lab/experiment.h"
+#include "lab/process.h"
+
+namespace ridge::lab {
+
+// Where a run leaves what was said: `out` holds the subject's stdout or the answers of a server, `log` its stderr.
+struct RunFiles {
+  std::string out, log;
+};
+
+class Subject {
+ public:
+  virtual ~Subject() = default;
+  virtual std::string_view name() const = 0;  // "bench", "llama-bench"
+  // What the subject needs that the experiment's tables do not give. The program is not started.
+  virtual Status Check(const Experiment& e) const;
+  // The program and its arguments for an arm. Errors: kInvalidArgument where a setting cannot be said to this subject.
+  virtual Result<std::vector<std::string>> Command(const Experiment& e, size_t arm) const = 0;
+  // Once, to its end. usage.status is not 0 where the subject failed.
+  virtual Result<Usage> Run(const Experiment& e, size_t arm, const RunFiles& files) const;
+  virtual Result<RunOutput> Parse(std::string_view out, std::string_view log) const = 0;
+};
+
+const Subject* FindSubject(std::string_view name);  // nullptr: there is none
+std::string SubjectNames();                         // "bench, llama-bench"
+const Subject& SubjectOf(const Experiment& e, const PlannedRun& run);
+
+// This program's own file.
+Result<std::string> OwnProgram();
+// "-t", "--isa": as the program of the subject spells a flag.
+std::string DashedFor(std::string_view flag, bool llama);
+
+const Subject& BenchSubject();
+const Subject& LlamaBenchSubject();
+
+}  // namespace ridge::lab
