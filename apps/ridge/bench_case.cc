@@ -1,6 +1,7 @@
 #include "bench_case.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <chrono>
@@ -51,6 +52,10 @@ Status BenchCase::WarmUp(bool skip) {
 }
 
 Status BenchCase::Repeat() {
+  timespec now{};
+  clock_gettime(CLOCK_MONOTONIC_RAW,
+                &now);  // the clock of lab/sampler.h: a run's repetitions are laid beside what the machine did
+  begun_s_.push_back(static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9);
   RIDGE_ASSIGN_OR_RETURN(const double seconds, Seconds(test_.prompt, test_.gen));
   seconds_.push_back(seconds);
   return {};
@@ -72,6 +77,7 @@ void BenchCase::Finish(const Ceilings& ceilings, BenchRow& row) const {
     row.samples_ns.push_back(s * 1e9);
     row.samples_ts.push_back(static_cast<double>(test_.prompt + test_.gen) / s);
   }
+  row.samples_at_s = begun_s_;
   row.speed = Summarize(row.samples_ts);
   row.time = Summarize(row.samples_ns);
   row.interval = lab::MedianInterval(row.samples_ts);
@@ -81,6 +87,8 @@ void BenchCase::Finish(const Ceilings& ceilings, BenchRow& row) const {
     const double context = static_cast<double>(test_.depth + test_.prompt) + static_cast<double>(test_.gen) / 2;
     work.Add(StepWork(*runtime_, 1, 1, context), static_cast<double>(test_.gen));
   }
+  row.bytes = lab::LayoutBytes(work);
+  row.flops = lab::Flops(work);
   // A prompt's bytes say little: what bounds it is arithmetic.
   if (test_.prompt == 0) row.read_gbps = lab::LayoutBytes(work) / seconds / 1e9;
   row.read_ceiling_gbps = ceilings.ReadGbps(runtime_->program().n_threads());
@@ -88,6 +96,7 @@ void BenchCase::Finish(const Ceilings& ceilings, BenchRow& row) const {
     row.ceiling_reason = "prompt and generation are bound by different things: measure them one by one";
     return;
   }
+  row.floors = ceilings.FloorsOf(work, *runtime_, test_.gen > 0);
   row.bound = ceilings.BoundOf(work, *runtime_, test_.gen > 0, seconds);
   if (!row.bound) row.ceiling_reason = ceilings.WhyUnknown(*runtime_);
 }

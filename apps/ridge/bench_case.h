@@ -44,7 +44,7 @@ class BenchCase {
   const service::Runtime* runtime_;
   BenchTest test_;
   BenchSubject subject_;
-  std::vector<double> seconds_;
+  std::vector<double> seconds_, begun_s_;  // begun_s_: CLOCK_MONOTONIC_RAW
 };
 
 }  // namespace ridge::app

@@ -43,11 +43,22 @@ Json RowJson(const BenchRow& r) {
   j["median_confidence"] = r.interval ? Json(r.interval->confidence) : Json(nullptr);
   j["samples_ns"] = r.samples_ns;
   j["samples_ts"] = r.samples_ts;
+  j["samples_at_s"] = r.samples_at_s;
   j["read_gbps"] = r.read_gbps ? Json(*r.read_gbps) : Json(nullptr);
   j["read_ceiling_gbps"] = r.read_ceiling_gbps ? Json(*r.read_ceiling_gbps) : Json(nullptr);
   j["bound"] = r.bound ? Json(std::string(lab::Name(r.bound->limit))) : Json(nullptr);
   j["ceiling_share"] = r.bound ? Json(r.bound->share) : Json(nullptr);
   j["ceiling_reason"] = r.bound ? Json(nullptr) : Json(r.ceiling_reason);
+  // What one repetition reads and computes, and the seconds that this takes at each ceiling.
+  const auto floor = [&](std::optional<double> lab::Floors::* of) {
+    return r.floors && r.floors.value().*of ? Json(*(r.floors.value().*of)) : Json(nullptr);
+  };
+  j["ceiling_memory_s"] = floor(&lab::Floors::memory_s);
+  j["ceiling_unpack_s"] = floor(&lab::Floors::unpack_s);
+  j["ceiling_arithmetic_s"] = floor(&lab::Floors::arithmetic_s);
+  j["ceiling_kernels_s"] = floor(&lab::Floors::kernels_s);
+  j["ceiling_bytes"] = r.bytes;
+  j["ceiling_flops"] = r.flops;
   return j;
 }
 

@@ -19,12 +19,15 @@ struct BenchRow {
   uint64_t model_size_bytes = 0;
   int64_t model_parameters = 0, n_threads = 0, n_batch = 0, n_ubatch = 0, n_prompt = 0, n_gen = 0, n_depth = 0;
   std::vector<double> samples_ns, samples_ts;
+  std::vector<double> samples_at_s;       // when each began: CLOCK_MONOTONIC_RAW
   Statistics time, speed;                 // of samples_ns and samples_ts
   std::optional<lab::Interval> interval;  // of the median speed
   std::optional<double> read_gbps;        // generation only: bytes that a token must read, times the median speed
   std::optional<double> read_ceiling_gbps;
   std::optional<lab::Bound> bound;
-  std::string ceiling_reason;  // why there is no bound
+  std::string ceiling_reason;         // why there is no bound
+  std::optional<lab::Floors> floors;  // of what one repetition does
+  double bytes = 0, flops = 0;        // of the same, in the layout that is read
   bool with_sampling = false;
 };
 

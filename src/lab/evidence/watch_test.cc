@@ -1,0 +1,98 @@
+#include "lab/evidence/watch.h"
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "lab/evidence/spans.h"
+
+namespace ridge::lab {
+namespace {
+
+TEST(Watch, LeavesATimeSeries) {
+  Watch watch({.pid = getpid(), .interval_s = 0.01});
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  const std::string csv = watch.Stop();
+  EXPECT_EQ(watch.Stop(), "");
+  const Series series = ParseSeries(csv).value();
+  ASSERT_GE(series.points.size(), 2u);
+  EXPECT_EQ(series.points.size(), watch.samples());
+  EXPECT_GT(watch.cpu_seconds(), 0);
+  const size_t rss = series.Find("process_rss_mb").value();
+  double at = 0;
+  for (const Series::Point& p : series.points) {
+    EXPECT_GT(p.values[rss].value(), 1);
+    EXPECT_GE(p.after_s, p.before_s);
+    EXPECT_GT(p.before_s, at);
+    at = p.before_s;
+  }
+  EXPECT_FALSE(series.Find("nonsense"));
+}
+
+TEST(Watch, StopsAtOnceWhateverTheInterval) {
+  Watch watch({.interval_s = 3600});
+  EXPECT_NE(watch.Stop(), "");
+}
+
+TEST(ParseSeries, WhatIsNoneIsAnErrorWithItsLine) {
+  const auto error = [](std::string_view csv) {
+    const auto series = ParseSeries(csv);
+    return series ? std::string("none") : series.error().Message();
+  };
+  EXPECT_EQ(error("before_s,after_s,unix_s,x\n1,2,3,\n"), "none");
+  EXPECT_NE(error(""), "none");
+  EXPECT_NE(error("a,b,c\n"), "none");
+  EXPECT_NE(error("before_s,after_s,unix_s,x\n1,2,3\n").find("line 2"), std::string::npos);
+  EXPECT_NE(error("before_s,after_s,unix_s,x\n1,2,3,4\n1,2,three,4\n").find("line 3"), std::string::npos);
+  EXPECT_NE(error("before_s,after_s,unix_s,x\n1,2,3,nan\n"), "none");
+}
+
+Series Every(double step, double from, double to) {
+  Series s{.names = {"x"}};
+  for (double t = from; t < to; t += step) s.points.push_back({t, t + 0.001, t, {t}});
+  return s;
+}
+
+TEST(Spans, AreThoseThatTheSubjectStamped) {
+  const std::string rows = R"([{"n_prompt": 64, "samples_at_s": [11, 13], "samples_ns": [1e9, 1e9]},
+                               {"n_gen": 8, "samples_at_s": [12], "samples_ns": [5e8]}, {"n_gen": 8}, 3])";
+  const auto spans = SpansOf(10, 15, rows);
+  ASSERT_EQ(spans.size(), 4u);
+  EXPECT_EQ(spans[0].name, "load and warm up");
+  EXPECT_EQ(spans[0].end_s, 11);
+  EXPECT_EQ(spans[1].name, "pp64");
+  EXPECT_EQ(spans[2].name, "tg8");
+  EXPECT_EQ(spans[2].end_s, 12.5);
+  EXPECT_TRUE(SpansOf(10, 15, "[]").empty());
+  EXPECT_TRUE(SpansOf(10, 15, "no json").empty());
+}
+
+TEST(Spans, OverlapsAndWhatLiesOutsideAreNoPhases) {
+  const auto spans = SpansOf(
+      10, 15, R"([{"n_prompt": 1, "samples_at_s": [9, 11, 11.5, 14.5, "x"], "samples_ns": [1e9, 1e9, 1e9, 1e9, 1]}])");
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(spans[1].begin_s, 11);
+  for (size_t i = 1; i < spans.size(); i++) EXPECT_GE(spans[i].begin_s, spans[i - 1].end_s);
+}
+
+TEST(Spans, OfALedgerEndWithTheRun) {
+  const auto spans = SpansOf(10, 15, R"({"parts_ms": {"load": 1000, "tokenise": 0, "prefill": 2000, "decode": 500}})");
+  ASSERT_EQ(spans.size(), 4u);
+  EXPECT_EQ(spans[0].name, "start");
+  EXPECT_DOUBLE_EQ(spans[1].begin_s, 11.5);
+  EXPECT_DOUBLE_EQ(spans[3].end_s, 15);
+}
+
+TEST(Align, RefusesPhasesThatTheMonitorCannotSee) {
+  const std::vector<Span> spans = {{"long", 0, 1, ""}, {"short", 1, 1.3, ""}, {"none", 5, 6, ""}};
+  const auto readings = Align(spans, Every(0.2, 0, 3));
+  ASSERT_EQ(readings.size(), 3u);
+  EXPECT_EQ(readings[0].samples, 4u);  // 0.2 to 0.8: the rate at 0 counts from before
+  EXPECT_NEAR(readings[0].mean.value(), 0.5, 1e-9);
+  EXPECT_FALSE(readings[1].mean);
+  EXPECT_FALSE(readings[2].mean);
+}
+
+}  // namespace
+}  // namespace ridge::lab
