@@ -44,6 +44,16 @@ Result<Row> Measure(const service::Runtime& runtime, int64_t pp, int64_t tg, int
   return row;
 }
 
+// The settings as they were resolved, with llama-batched-bench's names where it has one.
+Json SettingsJson(const service::Runtime& runtime) {
+  const Json config = ConfigJson(runtime);
+  Json j = {{"model_filename", runtime.model().file().path()}};
+  for (const char* key : {"n_threads", "isa", "n_batch", "n_ubatch", "kv_page", "type_k", "type_v", "flash_attn",
+                          "n_gpu_layers", "fusion", "matmul"})
+    j[key] = config[key];
+  return j;
+}
+
 Json RowJson(const Row& r) {
   const double total = r.t_pp + r.t_tg;
   const auto rate = [](int64_t n, double s) { return n == 0 ? Json(nullptr) : Json(static_cast<double>(n) / s); };
@@ -104,15 +114,18 @@ Status BatchedBench(const Options& o, Output& out) {
         "\n"));
   }
   Json rows = Json::array();
+  const Json settings = SettingsJson(*runtime);
   for (int64_t pp : prompts) {
     for (int64_t tg : gens) {
       for (int64_t pl : sequences) {
         RIDGE_ASSIGN_OR_RETURN(const Row row, Measure(*runtime, pp, tg, pl));
+        Json document = RowJson(row);
+        document.update(settings);
         if (out.json) {
-          rows.push_back(RowJson(row));
+          rows.push_back(std::move(document));
           continue;
         }
-        RIDGE_RETURN_IF_ERROR(out.Write(markdown ? RowText(row) : RowJson(row).dump() + "\n"));
+        RIDGE_RETURN_IF_ERROR(out.Write(markdown ? RowText(row) : document.dump() + "\n"));
         RIDGE_RETURN_IF_ERROR(out.Flush());
       }
     }

@@ -15,13 +15,28 @@ struct LabOptions {
   std::string action;
   std::vector<std::string> targets;
   std::string out;
+  // run NAME: of a ready-made experiment.
+  std::vector<std::string> models;
+  std::string peer, url, write, from;
+  int64_t blocks = 0;
 };
+
+// The experiment of `lab run`: its file, or what a ready-made one says for this device.
+struct LabFile {
+  std::string toml, folder;
+};
+Result<LabFile> OpenLabFile(const LabOptions& options);
+Status WriteLabFile(const LabOptions& options, const std::string& toml, Output& out);
+Status LabList(Output& out);
+// The answer to a homework question, in Markdown.
+Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& from);
 
 Status LabRun(const LabOptions& options, Output& out);
 Status LabCheck(const LabOptions& options, Output& out);
 Status LabReport(const LabOptions& options, Output& out);
 
 // What an experiment has found, as `lab run` prints it at its end.
-Status TellReport(const lab::Bundle& bundle, Output& out);
+// `from`: a log of elsewhere for the answer to a homework question.
+Status TellReport(const lab::Bundle& bundle, Output& out, const std::string& from = "");
 
 }  // namespace ridge::app

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "lab.h"
+#include "lab/homework.h"
 #include "lab/machine.h"
 #include "text_table.h"
 
@@ -33,16 +34,22 @@ Json FindingJson(const lab::Finding& f) {
 
 }  // namespace
 
-Status TellReport(const lab::Bundle& bundle, Output& out) {
+Status TellReport(const lab::Bundle& bundle, Output& out, const std::string& from) {
   RIDGE_ASSIGN_OR_RETURN(const std::vector<lab::RunSample> samples, bundle.Samples());
   RIDGE_ASSIGN_OR_RETURN(const std::string report, lab::ReportMarkdown(bundle, Hardware()));
-  if (!out.json) return out.Write(report);
+  std::string homework;
+  if (lab::HomeworkNumber(bundle.experiment()) > 0) {
+    RIDGE_ASSIGN_OR_RETURN(homework, HomeworkText(bundle, from));
+  }
+  if (!out.json) return out.Write(report + (homework.empty() ? "" : "\n" + homework));
   Json findings = Json::array();
   for (const lab::Finding& f : lab::Analyse(bundle.experiment(), samples)) findings.push_back(FindingJson(f));
   return out.Document({{"name", bundle.experiment().name},
                        {"folder", bundle.folder()},
                        {"flag", bundle.experiment().flag},
                        {"samples", samples.size()},
+                       {"not_run", bundle.experiment().not_run},
+                       {"homework", homework.empty() ? Json(nullptr) : Json(homework)},
                        {"findings", std::move(findings)}});
 }
 

@@ -60,11 +60,10 @@ Status Guard(const lab::Bundle& bundle, const std::vector<lab::PlannedRun>& runs
 
 Status LabRun(const LabOptions& o, Output& out) {
   Interrupt interrupt(out.json);
-  std::ifstream file(o.targets[0], std::ios::binary);
-  if (!file) return Fail(Code::kNotFound, "cannot open the experiment").Where(o.targets[0]).Remedy("check the path");
-  const std::string toml(std::istreambuf_iterator<char>(file), {});
-  const std::string folder =
-      o.out.empty() ? std::filesystem::path(o.targets[0]).replace_extension(".lab").string() : o.out;
+  RIDGE_ASSIGN_OR_RETURN(const LabFile file, OpenLabFile(o));
+  const std::string& toml = file.toml;
+  if (!o.write.empty()) return WriteLabFile(o, toml, out);
+  const std::string folder = o.out.empty() ? file.folder : o.out;
   auto opened = lab::Bundle::Create(folder, toml);
   if (!opened) {
     if (opened.error().code == Code::kInvalidData)
@@ -84,7 +83,8 @@ Status LabRun(const LabOptions& o, Output& out) {
   RIDGE_RETURN_IF_ERROR(Guard(bundle, runs));
   RIDGE_RETURN_IF_ERROR(bundle.Seal(Environment().dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
   Note("evidence: " + folder);
-  return TellReport(bundle, out);
+  for (const auto& [value, why] : e.not_run) Note(fmt::format("not run: {} {}: {}", e.flag, value, why));
+  return TellReport(bundle, out, o.from);
 }
 
 }  // namespace ridge::app

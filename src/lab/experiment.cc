@@ -4,13 +4,27 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 #include <set>
 
 #include "lab/recorded.h"
 #include "lab/statistics.h"
+#include "lab/subjects/subject.h"
 
 namespace ridge::lab {
+
+namespace {
+
+// What is no flag of any subject.
+bool IsLabSetting(std::string_view flag) {
+  for (const char* name : {"subject", "program", "concurrency", "max_tokens", "power-mode"}) {
+    if (flag == name) return true;
+  }
+  return false;
+}
+
+}  // namespace
 
 size_t Arms(const Experiment& e) { return e.values.size() < 2 ? 0 : e.values.size() + 1; }
 
@@ -26,6 +40,31 @@ std::optional<std::string> SettingOf(const Experiment& e, size_t arm, std::initi
   return {};
 }
 
+Work WorkOf(const Experiment& e, size_t arm) {
+  Work work = e.work.value_or(Work{});
+  if (e.flag == "concurrency") work.concurrency = std::max<int64_t>(1, std::atoll(ValueOf(e, arm).c_str()));
+  if (e.flag == "max_tokens") work.max_tokens = std::max<int64_t>(1, std::atoll(ValueOf(e, arm).c_str()));
+  return work;
+}
+
+std::string SubjectNameOf(const Experiment& e, size_t arm) { return e.flag == "subject" ? ValueOf(e, arm) : e.subject; }
+
+std::string ProgramOf(const Experiment& e, size_t arm) {
+  std::string program = e.flag == "program" ? ValueOf(e, arm) : e.program;
+  if (program.ends_with('/')) program += SubjectNameOf(e, arm);  // a folder of llama.cpp's programs
+  return program;
+}
+
+std::vector<FlagValue> FlagsOf(const Experiment& e, size_t arm) {
+  std::vector<FlagValue> out;
+  const auto add = [&](const std::string& flag, const std::string& value) {
+    if (value != "false") out.push_back({flag, value == "true" ? std::nullopt : std::optional(value)});
+  };
+  for (const auto& [flag, value] : e.base) add(flag, value);
+  if (!IsLabSetting(e.flag)) add(e.flag, ValueOf(e, arm));
+  return out;
+}
+
 std::vector<PlannedRun> PlanRuns(const Experiment& e) {
   if (Arms(e) == 0) return {};
   std::vector<PlannedRun> runs;
@@ -38,6 +77,11 @@ std::vector<PlannedRun> PlanRuns(const Experiment& e) {
     for (size_t i = 0; i < order.size(); i++) runs.push_back({static_cast<int64_t>(runs.size()), block, order[i]});
     for (size_t i = order.size(); i-- > 0;) runs.push_back({static_cast<int64_t>(runs.size()), block, order[i]});
   }
+  if (e.work && AskedBy(e.subject) != e.subject) {
+    for (size_t arm = 0; arm < Arms(e); arm++) {
+      if (arm != 1) runs.push_back({static_cast<int64_t>(runs.size()), e.blocks, arm, true});
+    }
+  }
   return runs;
 }
 
@@ -49,18 +93,33 @@ const char* Word(std::string_view unit, bool more, bool better) {
   return better ? "better" : "worse";
 }
 
+using Tests = std::map<size_t, std::vector<const RunSample*>>;
+
+// Tests of one name are one test; what the variable itself names ("pp128") is matched by position.
+size_t IndexOf(const Tests& tests, const RunSample& s, size_t position) {
+  const auto first = tests.find(0);
+  if (s.arm == 0 || first == tests.end()) return position;
+  for (size_t i = 0; i < first->second.size(); i++) {
+    if (first->second[i] != nullptr && first->second[i]->test == s.test) return i;
+  }
+  return position;
+}
+
 }  // namespace
 
 std::vector<Finding> Analyse(const Experiment& e, const std::vector<RunSample>& samples) {
-  // What the variable itself names is not the same test in two arms: they are matched by position.
-  std::map<size_t, std::vector<const RunSample*>> tests;                               // arm -> one of each, in order
+  Tests tests;                                                                         // arm -> one of each, in order
   std::map<std::pair<int64_t, size_t>, std::map<size_t, std::vector<double>>> speeds;  // block, arm -> test -> runs
   std::set<int64_t> disturbed, all_blocks;
-  std::map<int64_t, size_t> position;  // of the next test in a run
-  for (const RunSample& s : samples) {
+  std::map<int64_t, size_t> position;   // of the next test in a run
+  std::vector<const RunSample*> order;  // those of the first arm before all others
+  for (const RunSample& s : samples) order.push_back(&s);
+  std::ranges::stable_partition(order, [](const RunSample* s) { return s->arm == 0; });
+  for (const RunSample* sample : order) {
+    const RunSample& s = *sample;
     all_blocks.insert(s.block);
     if (!s.disturbed.empty()) disturbed.insert(s.block);
-    const size_t test = position[s.number]++;
+    const size_t test = IndexOf(tests, s, position[s.number]++);
     std::vector<const RunSample*>& arm = tests[s.arm];
     if (arm.size() <= test) arm.resize(test + 1);
     arm[test] = &s;
@@ -73,7 +132,7 @@ std::vector<Finding> Analyse(const Experiment& e, const std::vector<RunSample>& 
     for (size_t arm = 0; arm < Arms(e); arm++) {
       Finding f{.value = ValueOf(e, arm), .arm = arm, .floor = floor};
       bool higher = true;
-      if (test < tests[arm].size())
+      if (test < tests[arm].size() && tests[arm][test] != nullptr)
         f.test = tests[arm][test]->test, f.unit = tests[arm][test]->unit, higher = tests[arm][test]->higher_is_better;
       std::vector<double> ratios, medians;
       for (const int64_t block : all_blocks) {

@@ -22,10 +22,25 @@
 
 namespace ridge::lab {
 
+// [work]: what subjects that answer are asked.
+struct Work {
+  std::vector<std::string> prompts;  // own ones; empty: the fixed ones (prompts.h)
+  int64_t take = 0;                  // of the fixed ones, the first so many; 0: all
+  int64_t max_tokens = 48;
+  int64_t requests = 0;  // 0: one for each prompt; more: prompts in turn
+  int64_t concurrency = 1;
+  int64_t prefix_words = 0;  // of a beginning that all prompts share
+  bool ignore_eos = false;
+  bool chat = true;  // false: the text is completed as it is, for models without a chat template
+};
+
 struct Experiment {
   std::string name, question;
-  std::string subject = "bench";                          // what is run: a name of subjects/subject.h
-  std::string program;                                    // of the subject; empty: this one
+  std::string subject = "bench";  // what is run: a name of subjects/subject.h
+  std::string program;            // of the subject; empty: this one
+  std::string url, url_model;     // of the subject `url`
+  std::optional<Work>
+      work;  // with a subject that does not answer: its arms are asked at the end, for the quality alone
   std::vector<std::pair<std::string, std::string>> base;  // flags of the subject, without dashes
   std::string flag;
   std::vector<std::string> values;             // that can run here; fewer than two: nothing is run
@@ -33,7 +48,8 @@ struct Experiment {
   int64_t blocks = 4, repeats = 1, seed = 1;
 };
 
-// TOML: [experiment] name question subject program blocks repeats seed; [base] flag = value; [variable] flag values; [not_run] value = "why".
+// TOML: [experiment] name question subject program url model blocks repeats seed; [base] flag = value; [work]; [variable] flag values;
+// [not_run] value = "why". The variable is a flag of the subject, or `subject`, `program`, `concurrency`, `max_tokens`, `power-mode`.
 // Errors name the line.
 Result<Experiment> ParseExperiment(std::string_view toml);
 
@@ -43,10 +59,22 @@ const std::string& ValueOf(const Experiment& e, size_t arm);
 // A flag of [base], or the variable's value where it is that flag; `names` are spellings of the same.
 std::optional<std::string> SettingOf(const Experiment& e, size_t arm, std::initializer_list<std::string_view> names);
 
+Work WorkOf(const Experiment& e, size_t arm);
+std::string SubjectNameOf(const Experiment& e, size_t arm);
+std::string ProgramOf(const Experiment& e, size_t arm);  // empty: this one
+// [base] and the variable, where it is a flag; a switch that is "true" has no value, one that is "false" is left out.
+struct FlagValue {
+  std::string flag;
+  std::optional<std::string> value;
+};
+std::vector<FlagValue> FlagsOf(const Experiment& e, size_t arm);
+
 // Each block runs all arms in an order drawn for it, then in the reverse: a drift of the machine cancels.
+// With [work] and a subject that does not answer there is a last block in which each value is asked once: `asks`. Such a run has no tests.
 struct PlannedRun {
   int64_t number = 0, block = 0;
   size_t arm = 0;
+  bool asks = false;
 };
 std::vector<PlannedRun> PlanRuns(const Experiment& e);
 
@@ -64,6 +92,9 @@ struct Measured {
   double value = 0;
   std::string unit = "t/s";  // "t/s", "ms", "MiB"
   bool higher_is_better = true;
+  // Where the subject compares it with this machine's ceilings: what bounds it, and how fast it read.
+  std::string bound = {};
+  std::optional<double> read_gbps = {}, read_ceiling_gbps = {};
 };
 
 // What the subject answered to one prompt.

@@ -53,6 +53,8 @@ Status ReadHead(const toml::table& table, Experiment& e) {
     std::string* text = key == "name"       ? &e.name
                         : key == "question" ? &e.question
                         : key == "program"  ? &e.program
+                        : key == "url"      ? &e.url
+                        : key == "model"    ? &e.url_model
                         : key == "subject"  ? &e.subject
                                             : nullptr;
     int64_t* number = key == "blocks" ? &e.blocks : key == "repeats" ? &e.repeats : key == "seed" ? &e.seed : nullptr;
@@ -61,15 +63,42 @@ Status ReadHead(const toml::table& table, Experiment& e) {
     } else if (number != nullptr) {
       RIDGE_ASSIGN_OR_RETURN(*number, Whole(*node, key, key == "seed" ? int64_t{1} << 50 : kMostBlocks));
     } else {
-      return Bad(
-          node->source(),
-          fmt::format("an unknown key: {}; [experiment] has name, question, subject, program, blocks, repeats and seed",
-                      key));
+      return Bad(node->source(), fmt::format("an unknown key: {}; [experiment] has name, question, subject, program, "
+                                             "url, model, blocks, repeats and seed",
+                                             key));
     }
     if (key == "subject") {
       if (e.subject == "ridge") e.subject = "bench";
       if (FindSubject(e.subject) == nullptr)
         return Bad(node->source(), fmt::format("an unknown subject: {}; there are {}", e.subject, SubjectNames()));
+    }
+  }
+  return {};
+}
+
+Status ReadWork(const toml::table& table, Work& work) {
+  for (const auto& [key, node] : InOrder(table)) {
+    int64_t* number = key == "max_tokens"     ? &work.max_tokens
+                      : key == "requests"     ? &work.requests
+                      : key == "concurrency"  ? &work.concurrency
+                      : key == "prefix_words" ? &work.prefix_words
+                      : key == "prompts"      ? &work.take
+                                              : nullptr;
+    if (const toml::array* texts = node->as_array(); key == "prompts" && texts != nullptr) {
+      for (const toml::node& text : *texts) {
+        RIDGE_ASSIGN_OR_RETURN(std::string prompt, Text(text, "each of the prompts"));
+        work.prompts.push_back(std::move(prompt));
+      }
+      if (work.prompts.empty()) return Bad(node->source(), "prompts is empty");
+    } else if (number != nullptr) {
+      RIDGE_ASSIGN_OR_RETURN(*number, Whole(*node, key, key == "prompts" ? 10 : 100000));
+    } else if ((key == "ignore_eos" || key == "chat") && node->is_boolean()) {
+      (key == "chat" ? work.chat : work.ignore_eos) = node->as_boolean()->get();
+    } else {
+      return Bad(node->source(),
+                 fmt::format("an unknown key: {}; [work] has prompts (how many of the fixed ones, or texts), "
+                             "max_tokens, requests, concurrency, prefix_words, ignore_eos and chat",
+                             key));
     }
   }
   return {};
@@ -100,7 +129,8 @@ Status Check(const Experiment& e) {
     return Fail(Code::kInvalidData, "the experiment lacks a name or a variable")
         .Expected("[experiment] name, [variable] flag and values");
   const std::set<std::string> different(e.values.begin(), e.values.end());
-  if (e.values.size() + e.not_run.size() < 2 || e.values.size() > kMostValues || different.size() != e.values.size())
+  if ((e.values.size() < 2 && e.not_run.empty()) || e.values.size() > kMostValues ||
+      different.size() != e.values.size())
     return Fail(Code::kInvalidData, "a variable takes two different values at least")
         .Where("[variable] values")
         .Found(std::to_string(e.values.size()));
@@ -110,7 +140,26 @@ Status Check(const Experiment& e) {
     if (key == "o" || key == "output" || key == "r" || key == "repetitions" || key == "json")
       return Fail(Code::kInvalidData, "the lab sets this flag itself").Where(key).Remedy("see [experiment] repeats");
   }
-  return FindSubject(e.subject)->Check(e);
+  for (size_t arm = 0; arm < Arms(e); arm++) {
+    const Subject* subject = FindSubject(SubjectNameOf(e, arm));
+    if (subject == nullptr)
+      return Fail(Code::kInvalidData, "an unknown subject")
+          .Where("[variable] values")
+          .Found(SubjectNameOf(e, arm))
+          .Expected(SubjectNames());
+    RIDGE_RETURN_IF_ERROR(subject->Check(e));
+    if (e.flag == "concurrency" || e.flag == "max_tokens") {
+      const std::string& value = ValueOf(e, arm);
+      if (value.find_first_not_of("0123456789") != std::string::npos || value.size() > 5 || value == "0")
+        return Fail(Code::kInvalidData, "no whole number from 1 to 99999").Where("[variable] values").Found(value);
+      if (AskedBy(subject->name()) != subject->name())
+        return Fail(Code::kInvalidData, "this subject answers no requests")
+            .Where(e.flag)
+            .Found(std::string(subject->name()))
+            .Expected("run, serve, llama-cli, llama-server, url or openvino");
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -121,14 +170,18 @@ Result<Experiment> ParseExperiment(std::string_view text) {
   Experiment e;
   for (const auto& [name, node] : InOrder(parsed.table())) {
     const toml::table* table = node->as_table();
-    if (table == nullptr || (name != "experiment" && name != "base" && name != "variable" && name != "not_run"))
+    if (table == nullptr ||
+        (name != "experiment" && name != "base" && name != "variable" && name != "work" && name != "not_run"))
       return Bad(
           node->source(),
-          fmt::format("an unknown table or key: {}; there are [experiment], [base], [variable] and [not_run]", name));
+          fmt::format("an unknown table or key: {}; there are [experiment], [base], [work], [variable] and [not_run]",
+                      name));
     if (name == "experiment") {
       RIDGE_RETURN_IF_ERROR(ReadHead(*table, e));
     } else if (name == "variable") {
       RIDGE_RETURN_IF_ERROR(ReadVariable(*table, e));
+    } else if (name == "work") {
+      RIDGE_RETURN_IF_ERROR(ReadWork(*table, e.work.emplace()));
     } else if (name == "not_run") {
       for (const auto& [key, value] : InOrder(*table)) {
         RIDGE_ASSIGN_OR_RETURN(e.not_run[key], Text(*value, key));

@@ -39,6 +39,7 @@ struct LoadOptions {
   uint64_t seed = 1;
   double timeout_s = 300;
   bool ignore_eos = false;
+  bool keep_text = false;  // RequestRecord::text and its companions
   std::function<bool()> cancelled = {};
   std::function<void(int64_t done, int64_t of)> progress = {};
 };
@@ -53,6 +54,9 @@ struct RequestRecord {
   bool held = false;  // it waited for one of `concurrency` places, so its send is late by intention
   std::optional<int64_t> prompt_tokens, output_tokens;  // as the server counts
   int64_t chunks = 0;
+  // With keep_text: the answer's content (reasoning not), why it ended, and what the server itself tells of its times ("ridge", "timings"), as JSON.
+  std::string text, finish_reason, timings;
+  std::optional<int64_t> cached_tokens;
 };
 
 struct LoadRun {
@@ -65,6 +69,9 @@ struct LoadRun {
 };
 
 Result<LoadRun> RunLoad(const LoadOptions& options);
+
+// The body of a GET that is answered with 200. No redirect is followed, no proxy used.
+Result<std::string> GetText(const std::string& url, const std::string& api_key, double timeout_s);
 
 // Samples that a percentile needs to be certain at 99 %: MLPerf's early stopping with no sample above it (0: not known).
 int64_t SamplesFor(double percentile);
@@ -99,7 +106,8 @@ std::vector<double> Schedule(const LoadOptions& options);
 // One event of an answer, for tests: whether it holds text, and the counts that it tells.
 struct AnswerEvent {
   bool text = false, done = false;
-  std::optional<int64_t> prompt_tokens, output_tokens;
+  std::optional<int64_t> prompt_tokens, output_tokens, cached_tokens;
+  std::string content, finish_reason, timings;
   std::string error;
 };
 AnswerEvent ParseEvent(std::string_view data);

@@ -41,6 +41,7 @@ struct Transfer {
   RequestRecord* record = nullptr;
   double start_s = 0;
   bool done = false;  // [DONE] came
+  bool keep_text = false;
   std::string server_error;
   ~Transfer() {
     if (easy != nullptr) curl_easy_cleanup(easy);
@@ -66,6 +67,12 @@ size_t OnBytes(char* bytes, size_t size, size_t count, void* user) {
     if (!event.error.empty()) t.server_error = event.error;
     if (event.prompt_tokens) t.record->prompt_tokens = event.prompt_tokens;
     if (event.output_tokens) t.record->output_tokens = event.output_tokens;
+    if (t.keep_text) {
+      t.record->text += event.content;
+      if (!event.finish_reason.empty()) t.record->finish_reason = event.finish_reason;
+      if (!event.timings.empty()) t.record->timings = event.timings;
+      if (event.cached_tokens) t.record->cached_tokens = event.cached_tokens;
+    }
     if (!event.text) continue;
     t.record->chunks++;
     if (t.record->first_token_s)
@@ -191,6 +198,7 @@ class Client {
     t->body = BodyOf(index);
     t->record = &record;
     t->start_s = start;
+    t->keep_text = options_.keep_text;
     SetCommon(t->easy, base_ + (options_.chat ? "/v1/chat/completions" : "/v1/completions"), options_.timeout_s);
     t->headers = curl_slist_append(t->headers, "Content-Type: application/json");
     t->headers = curl_slist_append(t->headers, "Expect:");
@@ -268,19 +276,16 @@ class Client {
   std::vector<std::unique_ptr<Transfer>> transfers_;
 };
 
-Result<std::string> FirstModel(const LoadOptions& options) {
-  const std::string url = BaseOf(options.url) + "/v1/models";
+Result<std::string> Get(const std::string& url, const std::string& api_key, double timeout_s, long& status) {
   std::unique_ptr<CURL, void (*)(CURL*)> easy(curl_easy_init(), curl_easy_cleanup);
   std::string text;
-  SetCommon(easy.get(), url, std::min(options.timeout_s, 30.0));
+  SetCommon(easy.get(), url, timeout_s);
   curl_slist* headers = nullptr;
-  if (!options.api_key.empty())
-    headers = curl_slist_append(headers, ("Authorization: Bearer " + options.api_key).c_str());
+  if (!api_key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
   curl_easy_setopt(easy.get(), CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, OnText);
   curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &text);
   const CURLcode result = curl_easy_perform(easy.get());
-  long status = 0;
   curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &status);
   curl_slist_free_all(headers);
   if (result != CURLE_OK)
@@ -288,6 +293,13 @@ Result<std::string> FirstModel(const LoadOptions& options) {
         .Where(url)
         .Found(curl_easy_strerror(result))
         .Remedy("start it, or check the address");
+  return text;
+}
+
+Result<std::string> FirstModel(const LoadOptions& options) {
+  const std::string url = BaseOf(options.url) + "/v1/models";
+  long status = 0;
+  RIDGE_ASSIGN_OR_RETURN(const std::string text, Get(url, options.api_key, std::min(options.timeout_s, 30.0), status));
   const Json j = Json::parse(text, nullptr, false);
   if (status == 200 && j.is_object() && j.contains("data") && j["data"].is_array() && !j["data"].empty() &&
       j["data"][0].is_object() && j["data"][0].contains("id") && j["data"][0]["id"].is_string())
@@ -299,6 +311,15 @@ Result<std::string> FirstModel(const LoadOptions& options) {
 }
 
 }  // namespace
+
+Result<std::string> GetText(const std::string& url, const std::string& api_key, double timeout_s) {
+  curl_global_init(CURL_GLOBAL_DEFAULT);
+  long status = 0;
+  RIDGE_ASSIGN_OR_RETURN(std::string text, Get(url, api_key, timeout_s, status));
+  if (status != 200)
+    return Fail(Code::kUnavailable, "the server refuses").Where(url).Found(fmt::format("HTTP {}", status));
+  return text;
+}
 
 AnswerEvent ParseEvent(std::string_view data) {
   AnswerEvent event;
@@ -321,7 +342,19 @@ AnswerEvent ParseEvent(std::string_view data) {
       event.prompt_tokens = (*u)["prompt_tokens"].get<int64_t>();
     if (u->contains("completion_tokens") && (*u)["completion_tokens"].is_number())
       event.output_tokens = (*u)["completion_tokens"].get<int64_t>();
+    const auto details = u->find("prompt_tokens_details");
+    if (details != u->end() && details->is_object() && details->contains("cached_tokens") &&
+        (*details)["cached_tokens"].is_number())
+      event.cached_tokens = (*details)["cached_tokens"].get<int64_t>();
   }
+  for (const char* key : {"ridge", "timings"}) {
+    if (const auto it = j.find(key); it != j.end() && it->is_object())
+      event.timings = it->dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  const auto text = [](const Json& object, const char* key) {
+    const auto it = object.find(key);
+    return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
+  };
   const auto filled = [](const Json& object, const char* key) {
     const auto it = object.find(key);
     return it != object.end() &&
@@ -332,8 +365,11 @@ AnswerEvent ParseEvent(std::string_view data) {
   for (const Json& choice : *choices) {
     if (!choice.is_object()) continue;
     if (filled(choice, "text")) event.text = true;
+    event.content += text(choice, "text");
+    if (std::string reason = text(choice, "finish_reason"); !reason.empty()) event.finish_reason = std::move(reason);
     const auto delta = choice.find("delta");
     if (delta == choice.end() || !delta->is_object()) continue;
+    event.content += text(*delta, "content");
     for (const char* channel : {"content", "reasoning_content", "reasoning", "tool_calls", "refusal"})
       event.text = event.text || filled(*delta, channel);
   }

@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/result.h"
@@ -22,5 +23,25 @@ struct Usage {
 
 // Errors: kNotFound where the program cannot be started.
 Result<Usage> RunProcess(const std::vector<std::string>& command, const std::string& out, const std::string& err);
+
+// A child that runs until it is stopped: with SIGTERM, and after 40 s with SIGKILL. Stopped at the latest by the destructor.
+class Child {
+ public:
+  // out and err may be the same file.
+  static Result<Child> Start(const std::vector<std::string>& command, const std::string& out, const std::string& err);
+  Child(Child&& other) noexcept : pid_(std::exchange(other.pid_, 0)), program_(std::move(other.program_)) {}
+  Child& operator=(Child&&) = delete;
+  ~Child();
+  bool Running();  // false: it ended by itself; Stop tells how
+  Result<Usage> Stop();
+
+ private:
+  explicit Child(int pid, std::string program) : pid_(pid), program_(std::move(program)) {}
+  int pid_ = 0;
+  std::string program_;
+};
+
+// A port of loopback that was free just now.
+Result<int> FreePort();
 
 }  // namespace ridge::lab

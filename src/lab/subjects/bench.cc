@@ -36,23 +36,18 @@ class Bench : public Subject {
   std::string_view name() const override { return llama_ ? "llama-bench" : "bench"; }
 
   Status Check(const Experiment& e) const override {
-    if (llama_ && e.program.empty())
+    if (llama_ && e.program.empty() && e.flag != "program")
       return Fail(Code::kInvalidData, "subject llama-bench needs its program").Where("[experiment] program");
     return {};
   }
 
   Result<std::vector<std::string>> Command(const Experiment& e, size_t arm) const override {
-    std::vector<std::string> out;
-    if (e.program.empty()) {
-      RIDGE_ASSIGN_OR_RETURN(std::string own, OwnProgram());
-      out.push_back(std::move(own));
-    } else {
-      out.push_back(e.program);
+    std::vector<std::string> out = {ProgramOf(e, arm)};
+    if (out[0].empty()) {
+      RIDGE_ASSIGN_OR_RETURN(out[0], OwnProgram());
     }
     if (!llama_) out.push_back("bench");
-    for (const auto& [key, value] : e.base) out.push_back(DashedFor(key, llama_)), out.push_back(value);
-    out.push_back(DashedFor(e.flag, llama_));
-    out.push_back(ValueOf(e, arm));
+    AddFlags(e, arm, llama_, {}, out);
     out.insert(out.end(), {"-r", std::to_string(e.repeats), "-o", "json"});
     return out;
   }
@@ -71,7 +66,11 @@ class Bench : public Subject {
         return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0.0;
       };
       const double speed = number(row.contains("median_ts") && row["median_ts"].is_number() ? "median_ts" : "avg_ts");
-      output.tests.push_back({TestName(number("n_prompt"), number("n_gen"), number("n_depth")), speed});
+      Measured m{.test = TestName(number("n_prompt"), number("n_gen"), number("n_depth")), .value = speed};
+      m.bound = row.contains("bound") && row["bound"].is_string() ? row["bound"].get<std::string>() : "";
+      if (number("read_gbps") > 0) m.read_gbps = number("read_gbps");
+      if (number("read_ceiling_gbps") > 0) m.read_ceiling_gbps = number("read_ceiling_gbps");
+      output.tests.push_back(std::move(m));
       if (number("n_gen") == 0 && !output.measures.prefill_per_second) output.measures.prefill_per_second = speed;
       if (number("n_prompt") == 0 && !output.measures.decode_per_second) output.measures.decode_per_second = speed;
       for (const auto& [key, value] : row.items()) {

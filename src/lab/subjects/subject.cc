@@ -1,11 +1,18 @@
 #include "lab/subjects/subject.h"
 
+#include <time.h>
+
+#include <algorithm>
 #include <filesystem>
 
 namespace ridge::lab {
 namespace {
 
-std::vector<const Subject*> Registry() { return {&BenchSubject(), &LlamaBenchSubject()}; }
+std::vector<const Subject*> Registry() {
+  return {&BenchSubject(),      &RunSubject(),      &ServeSubject(),       &BatchedBenchSubject(),
+          &LlamaBenchSubject(), &LlamaCliSubject(), &LlamaServerSubject(), &LlamaBatchedBenchSubject(),
+          &UrlSubject(),        &OpenVinoSubject()};
+}
 
 }  // namespace
 
@@ -29,7 +36,17 @@ std::string SubjectNames() {
   return names;
 }
 
-const Subject& SubjectOf(const Experiment& e, const PlannedRun&) { return *FindSubject(e.subject); }
+std::string AskedBy(std::string_view subject) {
+  if (subject == "bench" || subject == "batched-bench") return "serve";
+  if (subject == "llama-bench" || subject == "llama-batched-bench") return "llama-server";
+  return std::string(subject);
+}
+
+const Subject& SubjectOf(const Experiment& e, const PlannedRun& run) {
+  if (run.asks) return AskingSubject(AskedBy(SubjectNameOf(e, run.arm)) == "llama-server");
+  if (e.flag == "power-mode") return PoweredSubject();
+  return *FindSubject(SubjectNameOf(e, run.arm));
+}
 
 Result<std::string> OwnProgram() {
   std::error_code error;
@@ -38,9 +55,20 @@ Result<std::string> OwnProgram() {
   return path;
 }
 
-std::string DashedFor(std::string_view flag, bool llama) {
-  // llama.cpp's tools have -ngl and --model; this program takes -m and --anything.
-  return (flag.size() == 1 || (llama && flag.size() <= 3) ? "-" : "--") + std::string(flag);
+void AddFlags(const Experiment& e, size_t arm, bool llama, std::initializer_list<std::string_view> left_out,
+              std::vector<std::string>& out) {
+  for (const FlagValue& f : FlagsOf(e, arm)) {
+    if (std::ranges::find(left_out, f.flag) != left_out.end()) continue;
+    // llama.cpp's tools have -ngl and --model; this program takes -m and --anything.
+    out.push_back((f.flag.size() == 1 || (llama && f.flag.size() <= 3) ? "-" : "--") + f.flag);
+    if (f.value) out.push_back(*f.value);
+  }
+}
+
+double MonotonicSeconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
 }  // namespace ridge::lab

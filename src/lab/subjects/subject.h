@@ -7,6 +7,7 @@
 // Guarantees: Run makes no figures, it keeps what was said; Parse reads nothing but its arguments. A figure that is not there has no value.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,14 +38,29 @@ class Subject {
 
 const Subject* FindSubject(std::string_view name);  // nullptr: there is none
 std::string SubjectNames();                         // "bench, llama-bench"
+// Of an arm's run: its subject, or who answers in its place, and with `power-mode` as the variable the same within that mode.
 const Subject& SubjectOf(const Experiment& e, const PlannedRun& run);
+// Who answers prompts for a subject: "serve" for "bench", itself for those that answer.
+std::string AskedBy(std::string_view subject);
 
 // This program's own file.
 Result<std::string> OwnProgram();
-// "-t", "--isa": as the program of the subject spells a flag.
-std::string DashedFor(std::string_view flag, bool llama);
+// Adds the flags of an arm as the program of the subject spells them ("-t", "--isa"); not those of `left_out`.
+void AddFlags(const Experiment& e, size_t arm, bool llama, std::initializer_list<std::string_view> left_out,
+              std::vector<std::string>& out);
+double MonotonicSeconds();
 
 const Subject& BenchSubject();
 const Subject& LlamaBenchSubject();
+const Subject& BatchedBenchSubject();
+const Subject& LlamaBatchedBenchSubject();
+const Subject& RunSubject();
+const Subject& ServeSubject();
+const Subject& LlamaCliSubject();
+const Subject& LlamaServerSubject();
+const Subject& UrlSubject();
+const Subject& OpenVinoSubject();
+const Subject& AskingSubject(bool llama);  // asks the arms of a subject that does not answer, with the server beside it
+const Subject& PoweredSubject();           // any subject, in the power mode that is the variable
 
 }  // namespace ridge::lab

@@ -1,0 +1,99 @@
+// ridge lab list and the ready-made experiments of ridge lab run NAME.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "base/atomic_file.h"
+#include "lab.h"
+#include "lab/catalogue.h"
+#include "lab/homework.h"
+#include "lab/machine.h"
+#include "model_options.h"
+#include "pull_progress.h"
+#include "text_table.h"
+
+namespace ridge::app {
+namespace {
+
+Result<std::string> TextOf(const std::string& path, const char* what) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return Fail(Code::kNotFound, std::string("cannot open ") + what).Where(path).Remedy("check the path");
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+}  // namespace
+
+Status LabList(Output& out) {
+  if (out.json) {
+    Json all = Json::array();
+    for (const lab::Ready& r : lab::ReadyMade())
+      all.push_back({{"name", r.name},
+                     {"question", r.question},
+                     {"question_zh", r.question_zh},
+                     {"varies", r.varies},
+                     {"models", r.models}});
+    return out.Document(all);
+  }
+  TextTable table({{"name"}, {"varies"}, {"question"}});
+  for (const lab::Ready& r : lab::ReadyMade()) table.Row({r.name, r.varies, r.question});
+  return out.Write(table.Text());
+}
+
+Result<LabFile> OpenLabFile(const LabOptions& o) {
+  const std::string& target = o.targets[0];
+  std::error_code error;
+  const bool file = target.ends_with(".toml") || std::filesystem::is_regular_file(target, error);
+  if (file || lab::FindReady(target) == nullptr) {
+    if (!file && target.find('/') == std::string::npos && target.find('.') == std::string::npos)
+      return Fail(Code::kNotFound, "there is no such experiment")
+          .Found(target)
+          .Remedy("ridge lab list names the ready-made ones; a file ends in .toml");
+    if (!o.models.empty() || !o.peer.empty() || !o.url.empty() || o.blocks > 0 || !o.write.empty())
+      return Fail(Code::kUsage, "-m, --peer, --url, --blocks and --write go with a ready-made experiment")
+          .Where(target);
+    RIDGE_ASSIGN_OR_RETURN(std::string toml, TextOf(target, "the experiment"));
+    return LabFile{std::move(toml), std::filesystem::path(target).replace_extension(".lab").string()};
+  }
+  lab::ReadyOptions options{.models = o.models, .peer = o.peer, .url = o.url};
+  if (o.blocks > 0) options.blocks = o.blocks;
+  if (o.url.empty()) {
+    // Found before anything runs, and fetched where it is missing; other programs take files alone.
+    for (std::string& model : options.models) {
+      RIDGE_ASSIGN_OR_RETURN(std::string path, ResolveOrPull(model));
+      if (!o.peer.empty()) model = std::move(path);
+    }
+  }
+  RIDGE_ASSIGN_OR_RETURN(std::string toml, lab::WriteReady(target, options, lab::Device::This()));
+  return LabFile{std::move(toml), target + ".lab"};
+}
+
+Status WriteLabFile(const LabOptions& o, const std::string& toml, Output& out) {
+  RIDGE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(o.write));
+  RIDGE_RETURN_IF_ERROR(file.Write(toml));
+  RIDGE_RETURN_IF_ERROR(file.Commit());
+  return out.json ? out.Document({{"written", o.write}})
+                  : out.Write("written and not run: " + o.write + "; ridge lab run " + o.write + " runs it\n");
+}
+
+Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& from) {
+  const lab::Experiment& e = bundle.experiment();
+  lab::Homework h{.number = lab::HomeworkNumber(e), .experiment = &e};
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<lab::RunSample> samples, bundle.Samples());
+  h.findings = lab::Analyse(e, samples);
+  for (const lab::PlannedRun& run : lab::PlanRuns(e)) {
+    RIDGE_ASSIGN_OR_RETURN(lab::RunRecord record, bundle.Read(run));
+    if (record.done && !run.asks && !h.arms.contains(run.arm)) h.arms[run.arm] = std::move(record.output);
+  }
+  const lab::Machine m = lab::ReadMachine();
+  h.hardware = fmt::format("{}, {} CPUs, {} GiB", Printable(m.cpu), m.cpus, m.memory_gib);
+  if (!from.empty()) {
+    RIDGE_ASSIGN_OR_RETURN(const std::string text, TextOf(from, "the log"));
+    RIDGE_ASSIGN_OR_RETURN(h.recorded, lab::ParseRecorded(text));
+    h.recorded_name = std::filesystem::path(from).filename().string();
+  }
+  return lab::AnswerHomework(h);
+}
+
+}  // namespace ridge::app

@@ -1,0 +1,92 @@
+// ridge run: one process for each question, as at a prompt of the shell.
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "lab/subjects/asked.h"
+
+namespace ridge::lab {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+class RunCommand : public Subject {
+ public:
+  std::string_view name() const override { return "run"; }
+
+  Result<std::vector<std::string>> Command(const Experiment& e, size_t arm) const override {
+    std::vector<std::string> out = {ProgramOf(e, arm)};
+    if (out[0].empty()) {
+      RIDGE_ASSIGN_OR_RETURN(out[0], OwnProgram());
+    }
+    out.push_back("run");
+    AddFlags(e, arm, false, {"p", "n", "d"}, out);
+    const Work work = WorkOf(e, arm);
+    out.insert(out.end(), {"-n", std::to_string(work.max_tokens), "--temp", "0", "--seed", "1", "--json"});
+    if (work.chat) out.push_back("-st");
+    if (work.ignore_eos) out.push_back("--ignore-eos");
+    return out;
+  }
+
+  Result<Usage> Run(const Experiment& e, size_t arm, const RunFiles& files) const override {
+    RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> command, Command(e, arm));
+    const std::string part = files.out + ".part", log = files.log + ".part";
+    AskedRun run{.subject = "run", .version = VersionOf(command[0], part)};
+    Usage total{.cpu_s = 0, .max_rss_mb = 0};
+    const double start = MonotonicSeconds();
+    run.max_tokens = WorkOf(e, arm).max_tokens;
+    std::filesystem::remove(files.log);
+    for (const Question& q : QuestionsOf(WorkOf(e, arm))) {
+      std::vector<std::string> words = command;
+      words.insert(words.end(), {"-p", q.text});
+      RIDGE_ASSIGN_OR_RETURN(const Usage usage, RunProcess(words, part, log));
+      RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadText(part));
+      RIDGE_ASSIGN_OR_RETURN(const std::string said, ReadText(log));
+      RIDGE_RETURN_IF_ERROR(AppendLine(files.log, fmt::format("# {}\n{}", q.id, WithoutEnd(said))));
+      *total.cpu_s += usage.cpu_s.value_or(0);
+      total.max_rss_mb = std::max(*total.max_rss_mb, usage.max_rss_mb.value_or(0));
+      total.status = usage.status;
+      if (usage.status != 0) break;
+      const Json j = Json::parse(out, nullptr, false);
+      if (!j.is_object() || !j.contains("config")) return Fail(Code::kInvalidData, "ridge run printed no document");
+      run.settings = j["config"];
+      run.requests.push_back(FromLedger(q, j));
+      if (j["config"].contains("model") && j["config"]["model"].is_string())
+        run.model_bytes = FileBytes(j["config"]["model"].get<std::string>());
+    }
+    run.duration_s = MonotonicSeconds() - start;
+    std::filesystem::remove(part);
+    std::filesystem::remove(log);
+    RIDGE_RETURN_IF_ERROR(WriteAsked(run, files.out));
+    return total;
+  }
+
+  Result<RunOutput> Parse(std::string_view out, std::string_view) const override { return ParseAsked(out); }
+
+ private:
+  static AskedRequest FromLedger(const Question& q, const Json& j) {
+    const auto ms = [&](const char* key) { return j.contains(key) && j[key].is_number() ? j[key].get<double>() : 0.0; };
+    const auto count = [&](const char* key) { return static_cast<int64_t>(ms(key)); };
+    AskedRequest r{.prompt_id = q.id, .prompt = q.text};
+    r.text = j.value("text", "");
+    r.finish_reason = j.value("finish_reason", "");
+    // The ledger's own times: the prompt is submitted once the model is loaded.
+    r.first_token_s = ms("ttft_ms") / 1e3;
+    r.last_token_s = r.done_s = (ms("ttft_ms") + ms("predicted_ms")) / 1e3;
+    r.prompt_tokens = count("prompt_n"), r.output_tokens = count("predicted_n"), r.cached_tokens = count("cache_n");
+    for (const auto& [key, value] : j.items()) {
+      if (key != "text" && key != "ids" && key != "prompt_ids" && key != "plan" && key != "config" && key != "phases")
+        r.timings[key] = value;
+    }
+    return r;
+  }
+};
+
+}  // namespace
+
+const Subject& RunSubject() {
+  static const RunCommand subject;
+  return subject;
+}
+
+}  // namespace ridge::lab
