@@ -337,7 +337,7 @@ Status Kernels(Output& out) {
     text += fmt::format("| {} | `{}` | {} |", kernel.type, kernel.kernel, kernel.activations);
     for (const backend::CpuTarget& t : targets) {
       const std::string& instruction = kernel.floats ? t.multiply_add : t.dot;
-      const std::string decode = Tile(t, kernel, 1), prefill = Tile(t, kernel, t.tokens);
+      const std::string decode = Tile(t, kernel, 1), prefill = Tile(t, kernel, std::min(t.tokens, kernel.most_tokens));
       text += fmt::format(" {} {} / {} |", instruction, decode, prefill);
       entry["targets"][t.name] = {{"instruction", instruction}, {"decode", decode}, {"prefill", prefill}};
     }

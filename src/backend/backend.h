@@ -186,6 +186,7 @@ struct CpuTypeKernel {
   std::string activations;   // "int8, a scale per 256"
   bool floats = false;       // multiplies floats: the tile is 4 vectors x 1 token, or 2 x 4, or 1 x 8
   bool fallback = false;     // rows are decoded to float each time they are used
+  int most_tokens = 8;       // of its largest tile on any target
 };
 std::vector<CpuTypeKernel> CpuTypeKernels();
 

@@ -276,12 +276,13 @@ TEST_P(CacheFileTest, SavedBesideRunningRequestsItHasWhatIsWhole) {
       {.prompt = Prompt(9, 5), .max_tokens = 60, .sampling = {.temperature = 0}, .use_cache = false}, 2);
   const auto ticket = engine->Submit({.prompt = prompt, .max_tokens = 60, .sampling = {.temperature = 0}});
   TokenEvent event;
-  ASSERT_EQ(ticket->outbox->Next(10s, event), Outbox::Got::kToken);
+  // The prompt's pages are kept when the step after its last is planned, whose token is the second.
+  for (int i = 0; i < 2; i++) ASSERT_EQ(ticket->outbox->Next(10s, event), Outbox::Got::kToken);
   ASSERT_TRUE(engine->SaveCache(path, kKey));
   auto after = Start(program);
   const auto restored = after->RestoreCache(path, kKey);
   ASSERT_TRUE(restored) << restored.error().Message();
-  EXPECT_GE(restored->tokens, 16) << "the last page is kept when the next step is planned";
+  EXPECT_GE(restored->tokens, 20);
   EXPECT_EQ(Ask(*after, prompt, 5).ids, FakeProgram::Expected(prompt, 5, kVocab));
   EXPECT_EQ(Ask(*after, Prompt(9, 5), 5).summary.cached_tokens, 0) << "a group without the cache leaves nothing";
 }

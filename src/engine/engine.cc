@@ -45,6 +45,7 @@ struct Work {
   double decode_ms = 0, alone_ms = 0;  // of its decode steps: as they were, and as expected without drafts
   bool drafted = false;
   std::optional<Result<TokenId>> drawn = {};  // of this step, by DrawTogether
+  bool draw_failed = false;                   // there was no memory for it
   double draw_ms = 0;
   Summary summary = {};
 
@@ -448,13 +449,14 @@ void Engine::TakeResults(const Chunk& chunk, int64_t row, double step_ms, int64_
 }
 
 // Draws the tokens of the sequences that need one each, on all threads. What does not fit that is left to Sample: drafts, whose draws follow
-// from one another, log-probabilities, which need the row as it was, and what failed for want of memory.
+// from one another, and log-probabilities, which need the row as it was.
 void Engine::DrawTogether(std::span<const Chunk> chunks) {
   draws_.clear();
   int64_t row = 0;
   for (const Chunk& chunk : chunks) {
     Work& work = *chunk.sequence->work;
     work.drawn.reset();
+    work.draw_failed = false;
     if (chunk.logits && chunk.drafts.empty() && work.logprobs < 0)
       draws_.push_back({chunk.sequence, row + chunk.score_rows});
     row += chunk.logit_rows();
@@ -468,7 +470,7 @@ void Engine::DrawTogether(std::span<const Chunk> chunks) {
       work.drawn = work.sampler.Sample(runner_.logits(at), sequence->tokens, work.draw_stream,
                                        static_cast<uint64_t>(sequence->length()));
     } catch (const std::bad_alloc&) {
-      work.drawn.reset();
+      work.draw_failed = true;  // the row may have changed already
     }
     work.draw_ms = MsBetween(begin, Clock::now());
   });
@@ -563,6 +565,7 @@ bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
   Work& work = *sequence.work;
   const std::span<float> logits = runner_.logits(row);
   const Clock::time_point begin = Clock::now();
+  if (work.draw_failed) throw std::bad_alloc();
   if (work.logprobs >= 0) raw_logits_.assign(logits.begin(), logits.end());  // the sampler changes the row
   const double draw_ms = work.drawn ? work.draw_ms : 0;
   const Result<TokenId> token = work.drawn ? *work.drawn

@@ -82,7 +82,8 @@ class Engine {
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
-  // A deadline that Predict says cannot be met is kUnavailable, with the prediction. Errors: kInvalidArgument (empty prompt, unknown token, sampling), kOutOfRange (can never fit, with figures), kResourceExhausted (queue is full).
+  // Errors: kInvalidArgument (empty prompt, unknown token, sampling), kOutOfRange (can never fit, with figures), kResourceExhausted (queue is full),
+  // kUnavailable (the deadline cannot be met, with the prediction).
   Result<Ticket> Submit(Request request);
   // n answers to one prompt, draw_stream 0 .. n - 1: all are accepted or none is.
   Result<std::vector<Ticket>> SubmitGroup(const Request& request, int64_t n);

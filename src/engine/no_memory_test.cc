@@ -103,5 +103,62 @@ TEST_P(NoMemory, ARequestWhoseResultsCannotBeTakenFailsAlone) {
   EXPECT_GT(failed_requests, 10);
 }
 
+// The first allocation of one draw fails, in each step that has a draw of that place until one did.
+class ArmingDraws : public FakeProgram {
+ public:
+  using FakeProgram::FakeProgram;
+  void ForEach(size_t n, const std::function<void(size_t)>& fn) override {
+    for (size_t i = 0; i < n; i++) {
+      if (i == place) fail_at = 1;
+      fn(i);
+      if (i == place && std::exchange(fail_at, 0) == 0) place = kNone;
+    }
+  }
+  static constexpr size_t kNone = 99;
+  size_t place = kNone;
+};
+
+TEST_P(NoMemory, ADrawWithoutMemoryFailsItsRequestAlone) {
+  const auto answers = [](size_t place, bool recurrent) {
+    ArmingDraws program(kVocab, recurrent);
+    program.place = place;
+    program.step_ms = 5;  // so that all three are there when the first of them draws
+    auto engine = std::move(*Engine::Start(&program, {.vocab = kVocab,
+                                                      .context_tokens = 60,
+                                                      .step_tokens = 32,
+                                                      .max_running = 4,
+                                                      .state = {.n_pages = 60, .page_tokens = 4}}));
+    std::vector<Ticket> tickets;
+    for (TokenId i = 0; i < 3; i++)
+      tickets.push_back(*engine->Submit({.prompt = {i, 5, 6, 7},
+                                         .max_tokens = 9,
+                                         .sampling = {.temperature = 1, .top_k = 0, .top_p = 0.9F, .seed = 7}}));
+    std::vector<std::vector<TokenId>> all(3);
+    for (size_t i = 0; i < 3; i++) {
+      TokenEvent event;
+      while (tickets[i].outbox->Next(10s, event) == Outbox::Got::kToken) all[i].push_back(event.token);
+      const Summary& summary = tickets[i].outbox->summary();
+      if (summary.reason != FinishReason::kFailed) continue;
+      EXPECT_EQ(summary.error->code, Code::kResourceExhausted);
+      all[i].assign(1, -1);
+    }
+    EXPECT_EQ(engine->Stats().pages_held, 0);
+    return all;
+  };
+  const auto whole = answers(ArmingDraws::kNone, GetParam());
+  size_t failed = 0;
+  for (size_t place = 0; place < 3; place++) {
+    const auto with_failure = answers(place, GetParam());
+    for (size_t i = 0; i < 3; i++) {
+      EXPECT_EQ(whole[i].size(), 9u);
+      if (with_failure[i] == std::vector<TokenId>{-1})
+        failed++;
+      else
+        EXPECT_EQ(with_failure[i], whole[i]) << "place " << place;
+    }
+  }
+  EXPECT_EQ(failed, 3u) << "one each time";
+}
+
 }  // namespace
 }  // namespace ridge::engine

@@ -99,6 +99,14 @@ TEST_P(Pins, TheyEndOnTheirTimeOnAnIdleEngineToo) {
   EXPECT_EQ(engine->Stats().pages_cached, 3);
 }
 
+TEST_P(Pins, TheirTimeBeginsWhenTheAnswerEnds) {
+  FakeProgram program(kVocab, GetParam());
+  program.step_ms = 20;
+  Start(program, 24);
+  EXPECT_EQ(Ask(Prompt(9, 1), 30, 0.4).summary.pinned_tokens, 9) << "an answer of 0.6 s";
+  EXPECT_EQ(engine->Stats().pages_pinned, 3);
+}
+
 TEST_P(Pins, OnlyWhatCanBeKeptIsAccepted) {
   FakeProgram program(kVocab, GetParam());
   Start(program, 24);

@@ -317,6 +317,12 @@ void Scheduler::EndDrafts(Sequence& sequence, int64_t accepted) {
   sequence.drafts.clear();
 }
 
+int64_t Scheduler::Prompts() const {
+  const int64_t begun = std::ranges::count_if(running_, [](const auto& s) { return !s->decoding(); });
+  const int64_t places = options_.max_running - static_cast<int64_t>(running_.size());
+  return begun + std::min(static_cast<int64_t>(waiting_.size()), places);
+}
+
 const Plan& Scheduler::Next() {
   plan_.chunks.clear();
   plan_.tokens = plan_.logit_rows = 0;
@@ -329,11 +335,8 @@ const Plan& Scheduler::Next() {
     if (running_[i]->decoding()) PlaceOrPreempt(*running_[i], 1);
   }
   const int64_t decodes = plan_.tokens;
-  const int64_t begun = std::ranges::count_if(running_, [](const auto& s) { return !s->decoding(); });
-  const bool prompts = begun > 0 || MayAdmit();
-  const int64_t places = options_.max_running - static_cast<int64_t>(running_.size());
-  const int64_t claims = begun + std::min(static_cast<int64_t>(waiting_.size()), places);
-  prompt_room_ = prompts ? costs_.PromptTokens(decodes, options_.step_tokens - decodes, claims) : 0;
+  const bool prompts = std::ranges::any_of(running_, [](const auto& s) { return !s->decoding(); }) || MayAdmit();
+  prompt_room_ = prompts ? costs_.PromptTokens(decodes, options_.step_tokens - decodes, Prompts()) : 0;
   for (size_t i = 0; i < running_.size() && prompt_room_ > 0; i++) {
     if (running_[i]->decoding()) continue;
     ExtendCached(*running_[i]);
@@ -417,7 +420,7 @@ Load Scheduler::CurrentLoad(double mean_answer_tokens) const {
     }
     load.left_tokens.push_back(std::max<int64_t>(left, 1));
   }
-  load.prompt_token_ms = costs_.BusyPromptTokenMs(decoding);
+  load.prompt_token_ms = costs_.BusyPromptTokenMs(decoding, std::max<int64_t>(1, Prompts()));
   load.decode_ms = costs_.DecodeMs(static_cast<int64_t>(running_.size())).value_or(0);
   return load;
 }

@@ -147,6 +147,7 @@ class Scheduler {
   void Begin(Sequence& sequence, cache::MissReason reason, int64_t token, int64_t gone_ms);
   bool MakeRoom(const Sequence& sequence, int64_t tokens);
   bool MayAdmit() const;
+  int64_t Prompts() const;  // that are under way, or wait and have a place
   bool Admit();
   void PlacePrompt(Sequence& sequence);
   void ExtendCached(Sequence& sequence);

@@ -34,10 +34,16 @@ std::optional<double> StepCosts::DecodeMs(int64_t n) const {
   return at(below).value + part * (at(above).value - at(below).value);
 }
 
-double StepCosts::BusyPromptTokenMs(int64_t decode_tokens) const {
+double StepCosts::Stretch(int64_t decode_tokens, int64_t prompts) {
+  const double claim = 1 + static_cast<double>(prompts) / static_cast<double>(decode_tokens);
+  return std::max(kMostStretch, std::min(claim, kCrowdStretch));
+}
+
+double StepCosts::BusyPromptTokenMs(int64_t decode_tokens, int64_t prompts) const {
   const Mean& mean = lone_token_ms_.samples > 0 ? lone_token_ms_ : prompt_token_ms_;
   if (decode_tokens == 0 || prompt_token_ms_.samples == 0) return mean.value;
-  return prompt_token_ms_.value * kMostStretch / (kMostStretch - 1);
+  const double stretch = Stretch(decode_tokens, prompts);
+  return prompt_token_ms_.value * stretch / (stretch - 1);
 }
 
 int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most, int64_t prompts) {
@@ -52,9 +58,7 @@ int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most, int64_t pro
   const double per_token = prompt_token_ms_.samples > 0 ? prompt_token_ms_.value
                            : lone_token_ms_.samples > 0 ? lone_token_ms_.value
                                                         : *alone / 8;
-  const double claim = 1 + static_cast<double>(prompts) / static_cast<double>(decode_tokens);
-  const double stretch = std::max(kMostStretch, std::min(claim, kCrowdStretch));
-  const double tokens = (stretch - 1) * *alone / per_token;
+  const double tokens = (Stretch(decode_tokens, prompts) - 1) * *alone / per_token;
   return std::min(most, std::max<int64_t>(1, static_cast<int64_t>(std::min(tokens, 1e9))));
 }
 

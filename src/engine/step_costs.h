@@ -44,11 +44,13 @@ class StepCosts {
     return lone_token_ms_.samples > 0 ? std::optional(lone_token_ms_.value) : std::nullopt;
   }
 
-  // Time until one more prompt token is computed, when n tokens decode beside it: steps are stretched by kMostStretch and give prompts the rest. 0: not
-  // measured.
-  double BusyPromptTokenMs(int64_t decode_tokens) const;
+  // Time until one more prompt token is computed, of `prompts` that are under way beside n tokens that decode: what a stretched step leaves to prompts.
+  // 0: not measured.
+  double BusyPromptTokenMs(int64_t decode_tokens, int64_t prompts) const;
 
  private:
+  // How many times longer than one that only decodes a step with prompts may last.
+  static double Stretch(int64_t decode_tokens, int64_t prompts);
   struct Mean {
     double value = 0;
     int64_t samples = 0;

@@ -88,6 +88,19 @@ TEST(StepCosts, ManyPromptsBesideFewAnswersGetMoreOfTheTime) {
   EXPECT_EQ(room(1, 15), 140) << "kCrowdStretch";
 }
 
+TEST(StepCosts, WhatAPromptTokenTakesBesideAnswersFollowsTheSameShare) {
+  StepCosts costs(64);
+  EXPECT_EQ(costs.BusyPromptTokenMs(4, 1), 0) << "not measured";
+  costs.Observe({0, 100}, 300);
+  EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(0, 1), 3);
+  EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(4, 1), 3) << "beside answers it is not measured yet";
+  costs.Observe({4, 0}, 20);
+  costs.Observe({4, 10}, 60);
+  EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(4, 1), 4 * 2.35 / 1.35);
+  EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(4, 12), 4 * 4.0 / 3) << "twelve prompts have three quarters of the time";
+  EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(1, 15), 4 * 8.0 / 7);
+}
+
 TEST(StepCosts, PromptsGetOnEvenIfNobodyMeasuresAnyMore) {
   StepCosts costs(4);
   costs.Observe({0, 100}, 200);

@@ -145,7 +145,8 @@ TEST_P(Stress, CancelsAtEveryStepFreeThePagesWithinOne) {
   TokenEvent event;
   int cancelled = 0;
   for (int i = 0; i < cancels; i++) {
-    std::atomic<int> end_step = 0;
+    // Shared: the last call may come when the answer was read to its end already.
+    const auto end_step = std::make_shared<std::atomic<int>>(0);
     std::vector<TokenId> prompt;
     for (size_t n = 1 + below(50); n > 0; n--) prompt.push_back(static_cast<TokenId>(below(3)));
     Ticket beside;
@@ -154,7 +155,7 @@ TEST_P(Stress, CancelsAtEveryStepFreeThePagesWithinOne) {
                                            .sampling = {.temperature = 0},
                                            .use_cache = below(3) != 0,
                                            .speculation = Speculation::kAuto,
-                                           .notify = [&] { end_step = program.steps.load(); }});
+                                           .notify = [end_step, &program] { *end_step = program.steps.load(); }});
     for (size_t wait = below(20); wait > 0; wait--) {
       if (ticket.outbox->Next(20s, event) != Outbox::Got::kToken) break;
     }
@@ -164,7 +165,7 @@ TEST_P(Stress, CancelsAtEveryStepFreeThePagesWithinOne) {
     }
     ASSERT_TRUE(ticket.outbox->finished());
     if (ticket.outbox->summary().reason == FinishReason::kCancelled) {
-      ASSERT_LE(end_step, step + 1) << "cancel " << i;
+      ASSERT_LE(*end_step, step + 1) << "cancel " << i;
       cancelled++;
     }
     if (!beside.outbox) {

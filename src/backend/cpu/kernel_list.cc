@@ -35,6 +35,7 @@ std::vector<CpuTypeKernel> CpuTypeKernels() {
       if (cpu::ActOf(*kind) == ActKind::kQ8x32) k.activations = "int8, a scale per 32";
       if (cpu::ActOf(*kind) == ActKind::kQ8x256) k.activations = "int8, a scale per 256";
       k.fallback = false;
+      k.most_tokens = cpu::TileTokens(*kind, k.most_tokens);
     }
     kernels.push_back(std::move(k));
   }

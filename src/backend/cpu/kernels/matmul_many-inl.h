@@ -326,10 +326,10 @@ static void MatMul(const MatMulArgs& a) {
   if constexpr (K::kMany != INT64_MAX) {
     if (tokens >= K::kMany) return MatMulMany<kind>(a);
   }
-  [[maybe_unused]] const bool large = K::kEight && tokens <= 32;
+  [[maybe_unused]] const bool large = tokens <= 32;
   for (int64_t p = a.panel_begin; p < a.panel_end; p += kPanelsOf<kColumns>) {
     for (int64_t t = a.token_begin; t < a.token_end;) {
-      if constexpr (kMaxTokens >= 8 && K::kEight) {
+      if constexpr (TileTokens(kind, kMaxTokens) >= 8) {
         if (large && a.token_end - t > 4) {
           Tile<kind, kColumns, 8>(a, p, t);
           t += 8;

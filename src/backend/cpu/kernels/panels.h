@@ -23,6 +23,11 @@ enum class PanelKind : int {
 };
 // clang-format on
 
+// Tokens of the largest tile of a kind, where the registers hold `most`.
+constexpr int TileTokens(PanelKind kind, int most) {
+  return kind == PanelKind::kNVFP4 && most > 4 ? 4 : most;  // its two scales leave no registers for eight
+}
+
 // What a kind multiplies with: floats, or 8-bit quants with one scale per 32 or per 256 columns of a token.
 enum class ActKind : int { kF32, kQ8x32, kQ8x256, kCount };
 

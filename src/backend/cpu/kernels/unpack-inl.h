@@ -62,7 +62,6 @@ struct KindBase {
   static constexpr bool kWide = kWideBytes;
   static constexpr float kFactor = 1;          // of d
   static constexpr int64_t kMany = INT64_MAX;  // tokens from which unpacking once for all of them pays
-  static constexpr bool kEight = true;         // whether tiles of eight tokens pay where the registers hold them
   static inline F Scale(const uint16_t* d) { return FHalf(d); }
 };
 
@@ -119,7 +118,6 @@ struct Kind<PanelKind::kMXFP4> : KindBase<PanelQ4_0, ScaleOf::kBlock32, 24, 12> 
 };
 template <>
 struct Kind<PanelKind::kNVFP4> : KindBase<PanelNVFP4, ScaleOf::kBlock16, 24, 12> {
-  static constexpr bool kEight = false;
   template <int g>
   static inline B Group(const Block& b, int, int h) {
     return BTable(kTableE2m1, Nibbles<g>(b.q, h));
