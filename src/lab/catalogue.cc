@@ -88,13 +88,17 @@ Plan PlanOf(std::string_view name, const ReadyOptions& o, const Device& d) {
     p.flag = "subject", p.role = Role::kRun;
     p.values = {SubjectOfRole(Role::kRun, !o.peer.empty()), SubjectOfRole(Role::kServe, !o.peer.empty())};
     p.base.emplace_back("c", "4096");
+    // What the server could reuse of other requests would be a second difference.
+    p.base.emplace_back(o.peer.empty() ? "no-prefix-cache" : "no-cache-prompt", "true");
     if (o.peer.empty()) p.base.emplace_back("spec", "off");
     p.work = {{"prompts", "4"}, {"max_tokens", "48"}};
   } else if (name == "power-mode") {
     p.flag = "power-mode", p.values = d.power_modes;
     if (d.power_modes.size() < 2) p.not_run["(every mode)"] = d.no_power_modes;
   } else if (name == "isa") {
-    p.flag = "isa";
+    // Scalar code takes its time.
+    p.base = {{"m", model}, {"p", "32"}, {"n", "8"}}, p.flag = "isa";
+    if (o.quality) p.work = {{"prompts", "3"}, {"max_tokens", "24"}};
     for (const auto& [isa, why] : d.isas) {
       p.values.push_back(isa);
       if (!why.empty()) p.not_run[isa] = why;

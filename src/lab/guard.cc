@@ -34,7 +34,7 @@ std::vector<std::string> MovedBy(std::string_view flag) {
     add({"c", "ctx-size"}, {"n_ctx", "n_kv_max"});
     add({"kv-page"}, {"kv_page"});
     add({"np", "parallel"}, {"max_running", "total_slots", "n_seq_max"});
-    add({"npl"}, {"pl"});
+    add({"npl"}, {"pl", "n_seq_max"});
     add({"npp"}, {"pp"});
     add({"ntg"}, {"tg"});
     add({"no-prefix-cache"}, {"prefix_cache"});

@@ -211,7 +211,10 @@ std::string VersionOf(const std::string& program, const std::string& scratch) {
     const std::string text = ReadText(scratch).value_or("");
     for (const std::string_view line : Lines(text)) {
       if (line.find("version") == std::string_view::npos && line.find("ridge") == std::string_view::npos) continue;
-      version += " " + std::string(line.starts_with("version: ") ? line.substr(9) : line);
+      // "ridge 0.1.0", "version: 7000 (abcdef0)"
+      const bool named = line.starts_with(version + " ");
+      version = named ? std::string(line)
+                      : version + " " + std::string(line.starts_with("version: ") ? line.substr(9) : line);
       break;
     }
   }

@@ -20,7 +20,8 @@ class RunCommand : public Subject {
       RIDGE_ASSIGN_OR_RETURN(out[0], OwnProgram());
     }
     out.push_back("run");
-    AddFlags(e, arm, false, {"p", "n", "d"}, out);
+    // A process of its own has no prefix cache to turn off.
+    AddFlags(e, arm, false, {"p", "n", "d", "no-prefix-cache"}, out);
     const Work work = WorkOf(e, arm);
     out.insert(out.end(), {"-n", std::to_string(work.max_tokens), "--temp", "0", "--seed", "1", "--json"});
     if (work.chat) out.push_back("-st");
