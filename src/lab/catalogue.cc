@@ -60,7 +60,7 @@ Plan PlanOf(std::string_view name, const ReadyOptions& o, const Device& d) {
   Plan p{.base = {{"m", model}}};
   const auto with = [](auto& list, const auto& more) { list.insert(list.end(), more.begin(), more.end()); };
   const bool bench = name != "context" && name != "cli-vs-server" && name != "concurrency" && name != "prefix-cache" &&
-                     name != "speculation" && name != "batched";
+                     name != "speculation" && name != "batched" && name != "runtimes";
   if (bench) {
     with(p.base, kShape);
     if (o.quality) p.work = kAsk;
@@ -89,9 +89,19 @@ Plan PlanOf(std::string_view name, const ReadyOptions& o, const Device& d) {
     p.values = {SubjectOfRole(Role::kRun, !o.peer.empty()), SubjectOfRole(Role::kServe, !o.peer.empty())};
     p.base.emplace_back("c", "4096");
     // What the server could reuse of other requests would be a second difference.
-    p.base.emplace_back(o.peer.empty() ? "no-prefix-cache" : "no-cache-prompt", "true");
+    p.base.emplace_back("no-prefix-cache", "true");
     if (o.peer.empty()) p.base.emplace_back("spec", "off");
     p.work = {{"prompts", "4"}, {"max_tokens", "48"}};
+  } else if (name == "runtimes") {
+    p.flag = "subject", p.role = Role::kServe, p.values = {"serve", "llama-server"};
+    p.base.insert(p.base.end(), {{"c", "4096"},
+                                 {"np", "1"},
+                                 {"b", "2048"},
+                                 {"ub", "512"},
+                                 {"fa", "1"},
+                                 {"no-prefix-cache", "true"},
+                                 {"spec", "off"}});
+    p.work = {{"prompts", "6"}, {"max_tokens", "48"}};
   } else if (name == "power-mode") {
     p.flag = "power-mode", p.values = d.power_modes;
     if (d.power_modes.size() < 2) p.not_run["(every mode)"] = d.no_power_modes;
@@ -154,6 +164,8 @@ const std::vector<Ready>& ReadyMade() {
       {"threads", "How many threads pay?", "多少个 CPU 线程合适？", "-t 1, 2, 4, … all CPUs"},
       {"cli-vs-server", "What does the service cost beside the command line?", "服务化比命令行多花多少时间？",
        "the same questions to ridge run and to ridge serve"},
+      {"runtimes", "How does llama.cpp do the same work?", "llama.cpp 做同样的工作有多快？",
+       "the same questions to ridge serve and to --peer's llama-server"},
       {"power-mode", "What do power and heat allow?", "不同功耗模式下速度和稳定性如何？",
        "nvpmodel or the CPU's governor"},
       {"isa", "What does a wider instruction set bring?", "更宽的指令集带来多少收益？", "--isa", true},
@@ -227,6 +239,8 @@ Result<std::string> WriteReady(std::string_view name, const ReadyOptions& o, con
         .Expected("concurrency");
   if (!o.peer.empty() && like.own_only)
     return Fail(Code::kUsage, "llama.cpp's programs have no such setting").Where("--peer").Found(std::string(name));
+  if (what == "runtimes" && o.peer.empty())
+    return Fail(Code::kUsage, "this experiment needs a folder of llama.cpp's programs").Where("--peer");
   if (o.url.empty() && static_cast<int>(o.models.size()) < like.models)
     return Fail(Code::kUsage, like.models > 1 ? "this experiment compares models" : "a model is needed")
         .Where("-m")

@@ -51,7 +51,9 @@ std::string SubjectNameOf(const Experiment& e, size_t arm) { return e.flag == "s
 
 std::string ProgramOf(const Experiment& e, size_t arm) {
   std::string program = e.flag == "program" ? ValueOf(e, arm) : e.program;
-  if (program.ends_with('/')) program += SubjectNameOf(e, arm);  // a folder of llama.cpp's programs
+  // A folder of llama.cpp's programs; beside them this program stays this one.
+  if (program.ends_with('/'))
+    program = SubjectNameOf(e, arm).starts_with("llama-") ? program + SubjectNameOf(e, arm) : "";
   return program;
 }
 

@@ -224,7 +224,7 @@ class Subjects(unittest.TestCase):
 
     def test_ready_made_experiments(self):
         names = [r["name"] for r in json.loads(run("list", "--json").stdout)]
-        for name in ("offload", "context", "format", "threads", "cli-vs-server", "power-mode", "isa", "batch", "kv-type", "flash-attention",
+        for name in ("offload", "context", "format", "threads", "cli-vs-server", "runtimes", "power-mode", "isa", "batch", "kv-type", "flash-attention",
                      "fusion", "blas", "concurrency", "prefix-cache", "speculation", *(f"homework-{n}" for n in range(1, 8))):
             self.assertIn(name, names)
         self.assertIn("ridge lab list", run("run", "nonsense", status=1).stderr.decode())

@@ -58,7 +58,7 @@ class LlamaCli : public Subject {
   Result<std::vector<std::string>> Command(const Experiment& e, size_t arm) const override {
     std::vector<std::string> out = {ProgramOf(e, arm)};
     // A process of its own has no prompt cache to turn off.
-    AddFlags(e, arm, true, {"p", "n", "d", "no-cache-prompt"}, out);
+    AddFlags(e, arm, true, {"p", "n", "d", "no-prefix-cache", "spec"}, out);
     const Work work = WorkOf(e, arm);
     if (!work.chat)
       return Fail(Code::kInvalidArgument, "llama-cli only chats").Where("[work] chat").Remedy("take llama-server");

@@ -31,7 +31,10 @@ void ReadLlamaSettings(std::string_view log, nlohmann::ordered_json& settings) {
       continue;
     for (const char* key :
          {"n_threads", "n_threads_batch", "n_ctx", "n_batch", "n_ubatch", "flash_attn", "n_seq_max"}) {
-      if (std::string value = After(line, key, '='); !value.empty()) settings[key] = value;
+      std::string value = After(line, key, '=');
+      if (value == "enabled") value = "on";
+      if (value == "disabled") value = "off";
+      if (!value.empty()) settings[key] = value;
     }
     // "K (f16):  45.00 MiB, V (f16):  45.00 MiB"
     for (const auto& [mark, key] : {std::pair{"K (", "type_k"}, {"V (", "type_v"}}) {

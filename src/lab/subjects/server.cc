@@ -73,7 +73,13 @@ class Started : public Subject {
       RIDGE_ASSIGN_OR_RETURN(out[0], OwnProgram());
     }
     if (!llama_) out.push_back("serve");
-    AddFlags(e, arm, llama_, {"p", "n", "d", "port", "host"}, out);
+    if (llama_) {
+      // What has another name there, or is nothing that it has.
+      AddFlags(e, arm, true, {"p", "n", "d", "port", "host", "no-prefix-cache", "spec"}, out);
+      if (SettingOf(e, arm, {"no-prefix-cache"}) == "true") out.push_back("--no-cache-prompt");
+    } else {
+      AddFlags(e, arm, false, {"p", "n", "d", "port", "host"}, out);
+    }
     const int64_t concurrency = WorkOf(e, arm).concurrency;
     // As many sequences at once as are asked, where the experiment does not say it.
     if (!SettingOf(e, arm, {"np", "parallel"}))
