@@ -134,7 +134,10 @@ Plan PlanOf(std::string_view name, const ReadyOptions& o, const Device& d) {
     p.role = Role::kServe, p.flag = "concurrency", p.values = {"1", "2", "4", "8"};
     p.work = {{"requests", "16"}, {"max_tokens", "32"}, {"ignore_eos", "true"}};
     if (o.url.empty())
-      p.base.insert(p.base.end(), {{"np", "8"}, {"c", o.peer.empty() ? "1024" : "8192"}});
+      p.base.insert(p.base.end(), {{"np", "8"},
+                                   {"c", o.peer.empty() ? "1024" : "8192"},
+                                   {"no-prefix-cache", "true"},  // questions come twice
+                                   {"spec", "off"}});
     else
       p.base.clear(), p.subject = "url";
   } else if (name == "prefix-cache") {
