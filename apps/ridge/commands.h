@@ -9,6 +9,7 @@ using AddCommand = void (*)(CLI::App& root, Invocation& invocation);
 
 void AddBatchedBench(CLI::App& root, Invocation& invocation);
 void AddBench(CLI::App& root, Invocation& invocation);
+void AddDiagnose(CLI::App& root, Invocation& invocation);
 void AddDoctor(CLI::App& root, Invocation& invocation);
 void AddInspect(CLI::App& root, Invocation& invocation);
 void AddEmbed(CLI::App& root, Invocation& invocation);
@@ -42,6 +43,7 @@ inline constexpr AddCommand kCommands[] = {
     AddKld,
     AddMonitor,
     AddLab,
+    AddDiagnose,
     AddLoad,
     AddInspect,
     AddTokenize,

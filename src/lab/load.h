@@ -40,6 +40,7 @@ struct LoadOptions {
   double timeout_s = 300;
   bool ignore_eos = false;
   bool keep_text = false;  // RequestRecord::text and its companions
+  double chunk_delay_s = 0;  // the client takes so long over each chunk of text, as a slow one does
   std::function<bool()> cancelled = {};
   std::function<void(int64_t done, int64_t of)> progress = {};
 };
@@ -57,6 +58,8 @@ struct RequestRecord {
   // With keep_text: the answer's content (reasoning not), why it ended, and what the server itself tells of its times ("ridge", "timings"), as JSON.
   std::string text, finish_reason, timings;
   std::optional<int64_t> cached_tokens;
+  // What the server says it took itself, without HTTP: `ridge.total_ms`, or prompt_ms and predicted_ms of llama-server's `timings`.
+  std::optional<double> engine_s;
 };
 
 struct LoadRun {
@@ -65,6 +68,7 @@ struct LoadRun {
   double duration_s = 0;
   double client_cpu_s = 0;    // of the thread that sends and reads
   double longest_turn_s = 0;  // of its loop, without waiting
+  double busy_s = 0;          // all its turns
   bool interrupted = false;
 };
 
@@ -108,6 +112,7 @@ struct AnswerEvent {
   bool text = false, done = false;
   std::optional<int64_t> prompt_tokens, output_tokens, cached_tokens;
   std::string content, finish_reason, timings;
+  std::optional<double> engine_s;
   std::string error;
 };
 AnswerEvent ParseEvent(std::string_view data);

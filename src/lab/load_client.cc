@@ -7,10 +7,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <thread>
 
 #include "lab/load.h"
 
@@ -39,7 +41,7 @@ struct Transfer {
   curl_slist* headers = nullptr;
   std::string body, buffer;
   RequestRecord* record = nullptr;
-  double start_s = 0;
+  double start_s = 0, chunk_delay_s = 0;
   bool done = false;  // [DONE] came
   bool keep_text = false;
   std::string server_error;
@@ -73,7 +75,9 @@ size_t OnBytes(char* bytes, size_t size, size_t count, void* user) {
       if (!event.timings.empty()) t.record->timings = event.timings;
       if (event.cached_tokens) t.record->cached_tokens = event.cached_tokens;
     }
+    if (event.engine_s) t.record->engine_s = event.engine_s;
     if (!event.text) continue;
+    if (t.chunk_delay_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(t.chunk_delay_s));
     t.record->chunks++;
     if (t.record->first_token_s)
       t.record->chunk_s.push_back(now);
@@ -160,6 +164,7 @@ class Client {
       done += Finish(start);
       if (options_.progress) options_.progress(done, n);
       run.longest_turn_s = std::max(run.longest_turn_s, Now() - turn);
+      run.busy_s += Now() - turn;
       if (done >= n) break;
       const bool may_start = next < n && static_cast<int64_t>(transfers_.size()) < limit;
       if (may_start && (schedule.empty() || schedule[static_cast<size_t>(next)] <= Now() - start)) continue;
@@ -199,6 +204,7 @@ class Client {
     t->record = &record;
     t->start_s = start;
     t->keep_text = options_.keep_text;
+    t->chunk_delay_s = options_.chunk_delay_s;
     SetCommon(t->easy, base_ + (options_.chat ? "/v1/chat/completions" : "/v1/completions"), options_.timeout_s);
     t->headers = curl_slist_append(t->headers, "Content-Type: application/json");
     t->headers = curl_slist_append(t->headers, "Expect:");
@@ -355,6 +361,16 @@ AnswerEvent ParseEvent(std::string_view data) {
     const auto it = object.find(key);
     return it != object.end() && it->is_string() ? it->get<std::string>() : std::string();
   };
+  const auto ms = [](const Json& object, const char* key) {
+    const auto it = object.find(key);
+    return it != object.end() && it->is_number() ? std::optional(it->get<double>()) : std::nullopt;
+  };
+  if (const auto r = j.find("ridge"); r != j.end() && r->is_object()) {
+    if (const auto total = ms(*r, "total_ms")) event.engine_s = *total / 1e3;
+  } else if (const auto t = j.find("timings"); t != j.end() && t->is_object()) {
+    const auto prompt = ms(*t, "prompt_ms"), predicted = ms(*t, "predicted_ms");
+    if (prompt && predicted) event.engine_s = (*prompt + *predicted) / 1e3;
+  }
   const auto filled = [](const Json& object, const char* key) {
     const auto it = object.find(key);
     return it != object.end() &&

@@ -8,7 +8,7 @@
 
 namespace ridge::model {
 
-Result<std::unique_ptr<Model>> Model::Load(gguf::File file, ModelOutput output) {
+Result<std::unique_ptr<Model>> Model::Load(gguf::File file, ModelOutput output, int64_t first_layers) {
   std::unique_ptr<Model> model(new Model(std::move(file)));
   RIDGE_ASSIGN_OR_RETURN(const std::string architecture,
                          model->file_.metadata().Get<std::string>("general.architecture"));
@@ -22,6 +22,12 @@ Result<std::unique_ptr<Model>> Model::Load(gguf::File file, ModelOutput output) 
         .Expected("one of: " + known);
   }
   RIDGE_ASSIGN_OR_RETURN(model->config_, ReadConfig(model->file_, architecture));
+  if (Config& c = model->config_; first_layers > 0 && first_layers < c.layers) {
+    c.unused_layers += c.layers - first_layers;
+    c.layers = first_layers;
+    for (std::vector<int64_t>* sizes : {&c.heads, &c.kv_heads, &c.ffn_width})
+      sizes->resize(static_cast<size_t>(c.layers));
+  }
   model->encoder_ = family->encoder;
   model->output_ = family->encoder ? ModelOutput::kEmbeddings : output;
   Builder builder(model->file_, model->config_, model->graph_, model->output_);

@@ -41,7 +41,9 @@ enum class ModelOutput { kLogits, kEmbeddings };
 
 class Model {
  public:
-  static Result<std::unique_ptr<Model>> Load(gguf::File file, ModelOutput output = ModelOutput::kLogits);
+  // first_layers: only so many of the layers are run, for measuring what a layer costs; the logits mean nothing then. 0: all.
+  static Result<std::unique_ptr<Model>> Load(gguf::File file, ModelOutput output = ModelOutput::kLogits,
+                                             int64_t first_layers = 0);
 
   const Config& config() const { return config_; }
   const graph::Graph& graph() const { return graph_; }

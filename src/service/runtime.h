@@ -45,6 +45,7 @@ struct RuntimeOptions {
   bool flash_attention = true;
   bool strict = false;
   bool blas = false;  // --matmul blas: turns off the passes that keep no float activations
+  int64_t first_layers = 0;  // see Model::Load: an intervention of `ridge diagnose`
   PlacementOptions placement = {};
   bool dry_run =
       false;  // settings and memory plan only: no weight is read, the program cannot run, what does not fit is no error

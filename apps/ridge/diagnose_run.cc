@@ -1,0 +1,408 @@
+#include "diagnose_run.h"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <filesystem>
+#include <thread>
+
+#include "base/topology.h"
+#include "lab/quiet.h"
+#include "lab/statistics.h"
+
+namespace ridge::app {
+namespace {
+
+using lab::Factors;
+
+constexpr int64_t kGoodChunk = 512;
+constexpr double kPromptSample_s = 0.25;
+constexpr int64_t kLeastPrompt = 32;
+constexpr double kTellingFactor = 1.3;                // of unpacking, between two ISAs that are worth comparing
+constexpr std::chrono::milliseconds kCachesLost{120};  // until another reader has emptied the shared caches
+
+// Weights of a graph that a step reads, its operations without those of attention, and its ops.
+struct Size {
+  double weight_bytes = 0, flops = 0, ops = 0;
+};
+Size SizeOf(const graph::Graph& graph) {
+  Size size{.ops = static_cast<double>(graph.ops().size())};
+  const lab::Work work = lab::WorkOf(graph, {.tokens = 1, .logits = 1, .context = 0});
+  for (const auto& [type, w] : work.matmul) {
+    size.weight_bytes += w.bytes;
+    size.flops += w.flops;
+  }
+  return size;
+}
+
+// Steps of a prompt of p tokens, per token.
+double StepsPerToken(int64_t p, int64_t chunk) {
+  return static_cast<double>((p + chunk - 1) / chunk) / static_cast<double>(p);
+}
+
+int PhysicalCores() {
+  const CpuLimits limits = ReadCpuLimits();
+  const int allowed = static_cast<int>(limits.allowed.size());
+  return std::max(1, limits.physical_cores > 0 ? std::min(allowed, limits.physical_cores) : allowed);
+}
+
+}  // namespace
+
+lab::Condition DiagnoseRun::BaseCondition() const {
+  return {base_->runtime().program().n_threads(), base_->runtime().program().isa()};
+}
+
+lab::Work DiagnoseRun::DecodeWork(double sequences) const {
+  return lab::WorkOf(base_->runtime().model().graph(),
+                     {.tokens = sequences, .logits = sequences, .context = 0, .sequences = sequences});
+}
+
+Status DiagnoseRun::LoadBase() {
+  ArmShape shape{.depth = work_.prompt, .prompt = kLeastPrompt};
+  auto base = Arm::Load(options_, shape);
+  if (!base) return std::unexpected(std::move(base).error());
+  base_ = std::move(*base);
+  // What was chosen for the base holds for all: another probe could choose otherwise, and a second thing would change.
+  options_.threads = base_->runtime().program().n_threads();
+  options_.isa = base_->runtime().program().isa();
+  // Long prompts are timed in part: a quarter of a second tells as much.
+  RIDGE_ASSIGN_OR_RETURN(const double token_s, base_->PromptSeconds());
+  shape.steps = base_->shape().steps;
+  shape.prompt = std::clamp<int64_t>(static_cast<int64_t>(kPromptSample_s / token_s), std::min(kLeastPrompt, work_.prompt),
+                                     work_.prompt);
+  RIDGE_ASSIGN_OR_RETURN(base_, base_->Reshape(shape));
+  return {};
+}
+
+// What is asked of an intervention may fail without spoiling the others.
+Status DiagnoseRun::Guarded(const std::string& name, const std::function<Status()>& fn) {
+  const Status done = fn();
+  if (!done && done.error().code == Code::kCancelled) return done;
+  if (!done) Skip(name, done.error().Message());
+  return {};
+}
+
+bool DiagnoseRun::HasRoom(const std::string& name) {
+  const MemoryBudget memory = ReadMemory();
+  const uint64_t free = std::min(memory.available_bytes, memory.allowed_bytes), need = base_->runtime().memory().peak_bytes;
+  if (memory.available_bytes == 0 || need < free) return true;
+  Skip(name, fmt::format("a second copy of the model takes {:.1f} GB, {:.1f} GB are free", static_cast<double>(need) / 1e9,
+                         static_cast<double>(free) / 1e9));
+  return false;
+}
+
+Result<Factors> DiagnoseRun::Compare(const lab::Condition& with, lab::Antagonist* antagonist) {
+  std::array<std::vector<double>, lab::kParts> seen;
+  for (int i = 0; i < 3; i++) {
+    RIDGE_ASSIGN_OR_RETURN(const lab::Rates a, rates_->Measure(BaseCondition()));
+    if (antagonist != nullptr) {
+      antagonist->Work();
+      std::this_thread::sleep_for(kCachesLost);
+    }
+    auto b = rates_->Measure(with);
+    if (antagonist != nullptr) antagonist->Rest();
+    if (!b) return std::unexpected(std::move(b).error());
+    const Factors f = lab::FactorsOf(a, *b);
+    for (size_t p = 0; p < lab::kParts; p++) seen[p].push_back(f[p]);
+  }
+  Factors factors;
+  for (size_t p = 0; p < lab::kParts; p++) factors[p] = lab::Median(seen[p]);
+  return factors;
+}
+
+Status DiagnoseRun::Try(Change change, Arm& with, const std::function<void(bool)>& before) {
+  const bool lever = !change.cause.empty();
+  RIDGE_ASSIGN_OR_RETURN(const Pairs pairs, Interleave(*base_, with, work_.blocks * (lever ? 2 : 1), before));
+  const auto add = [&](lab::PhaseEvidence& phase, const std::vector<double>& ratios, const Factors& factors) {
+    lab::Response response{.name = change.name, .factors = factors, .doubt = change.doubt};
+    lab::Lever held{.cause = change.cause, .action = change.action, .factors = factors};
+    // Blocks hold two pairs; every second block goes to the lever.
+    for (size_t i = 0; i < ratios.size(); i++) (lever && i / 2 % 2 == 1 ? held.ratios : response.ratios).push_back(ratios[i]);
+    phase.responses.push_back(std::move(response));
+    if (lever) phase.levers.push_back(std::move(held));
+  };
+  if (change.decodes) add(evidence_.decode, pairs.decode, change.decode);
+  if (change.prefills && !pairs.prefill.empty()) add(evidence_.prefill, pairs.prefill, change.prefill);
+  return {};
+}
+
+// Fewer threads shrink what they share, and nothing of what one does alone; more, the other way round.
+Status DiagnoseRun::Threads() {
+  const int now = base_->runtime().program().n_threads(), cores = PhysicalCores();
+  const auto change_to = [&](int n, const char* cause, std::unique_ptr<Arm>& keep) -> Status {
+    const std::string name = fmt::format("threads {} -> {}", now, n);
+    if (!HasRoom(name)) return {};
+    service::RuntimeOptions o = options_;
+    o.threads = n;
+    RIDGE_ASSIGN_OR_RETURN(keep, Arm::Load(o, base_->shape()));
+    RIDGE_ASSIGN_OR_RETURN(const Factors f, Compare({n, BaseCondition().isa}));
+    return Try({.name = name, .cause = cause, .action = fmt::format("-t {}", n), .decode = f, .prefill = f,
+                .doubt = {0.05, 0.08, 0.05, 0.15, 0.2}},
+               *keep);
+  };
+  if (now > 1) {
+    RIDGE_RETURN_IF_ERROR(Guarded("half the threads", [&] { return change_to(now / 2, "", half_); }));
+  } else {
+    Skip("half the threads", "there is one");
+  }
+  if (now >= cores) return {};
+  std::unique_ptr<Arm> more;
+  return Guarded("more threads", [&] { return change_to(cores, "threads", more); });
+}
+
+// The next narrower kernels, or the best ones where narrower ones were asked for.
+Status DiagnoseRun::Isa() {
+  const std::string now = BaseCondition().isa;
+  std::vector<std::string> lower;
+  std::string best;
+  bool below = true;
+  for (const backend::IsaInfo& isa : backend::CpuIsas()) {
+    if (isa.name == now) below = false;
+    if (!isa.supported) continue;
+    best = isa.name;
+    if (below) lower.push_back(isa.name);
+  }
+  std::string to = now == best ? "" : best;
+  // The nearest that unpacks clearly slower: a far one would make a bottleneck of what is none.
+  for (size_t i = lower.size(); now == best && i-- > 0;) {
+    to = lower[i];
+    auto factors = Compare({BaseCondition().threads, to});
+    if (!factors) return std::unexpected(std::move(factors).error());
+    if ((*factors)[static_cast<size_t>(lab::Part::kUnpack)] >= kTellingFactor) break;
+    if (i == 1 && lower[0] == "scalar") break;
+  }
+  if (to.empty() || to == now) {
+    Skip("another ISA", "this processor runs no other");
+    return {};
+  }
+  const std::string name = fmt::format("kernels {} -> {}", now, to);
+  return Guarded(name, [&]() -> Status {
+    if (!HasRoom(name)) return {};
+    service::RuntimeOptions o = options_;
+    o.isa = to;
+    RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, Arm::Load(o, base_->shape()));
+    RIDGE_ASSIGN_OR_RETURN(Factors f, Compare({BaseCondition().threads, to}));
+    // Arithmetic is held against the peak of registers, which kernels reach in part, and not equally on each ISA: between that and unpacking, with doubt.
+    f[0] = std::sqrt(f[0] * f[static_cast<size_t>(lab::Part::kUnpack)]);
+    const bool lever = to == best;
+    // The scalar target has no arithmetic loop to hold against: unpacking stands in for it.
+    const double doubt = now == "scalar" || to == "scalar" ? 0.4 : 0.12;
+    return Try({.name = name, .cause = lever ? "isa" : "", .action = "--isa " + to, .decode = f, .prefill = f,
+                .doubt = {0.4, 0.08, doubt, 0.4, 0.1}},
+               *with);
+  });
+}
+
+// Tokens of several sequences in one step: arithmetic grows with them, weights are read once.
+Status DiagnoseRun::Tokens() {
+  for (int64_t n : {2, 4}) {
+    const std::string name = fmt::format("{} tokens a step", n);
+    if (base_->runtime().chunk_tokens() < n) {
+      Skip(name, fmt::format("a step holds -ub {} tokens", base_->runtime().chunk_tokens()));
+      continue;
+    }
+    RIDGE_RETURN_IF_ERROR(Guarded(name, [&]() -> Status {
+      ArmShape shape = base_->shape();
+      shape.sequences = n;
+      shape.prompt = 0;
+      RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, base_->Reshape(shape));
+      const double k = static_cast<double>(n), more = SizeOf(base_->runtime().model().graph()).weight_bytes;
+      double bytes = 0;  // of experts, several tokens touch more
+      for (const auto& [type, w] : DecodeWork(k).matmul) bytes += w.bytes;
+      const double weights = more > 0 ? bytes / more : 1;
+      return Try({.name = name, .decode = {k, weights, weights, k, 1}, .doubt = {0.2, 0.05, 0.25, 0.2, 0.1},
+                  .prefills = false},
+                 *with);
+    }));
+  }
+  return {};
+}
+
+Status DiagnoseRun::Context() {
+  const int64_t depth = base_->shape().depth, shorter = depth / 4;
+  if (depth < 16) {
+    Skip("a shorter context", "the prompt is shorter than 16 tokens");
+    return {};
+  }
+  return Guarded("a quarter of the context", [&]() -> Status {
+    ArmShape shape = base_->shape();
+    shape.depth = shorter;
+    shape.prompt = 0;
+    RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, base_->Reshape(shape));
+    const double steps = static_cast<double>(shape.steps) / 2;
+    const double ratio = (static_cast<double>(shorter) + steps) / (static_cast<double>(depth) + steps);
+    return Try({.name = fmt::format("context {} -> {}", depth, shorter), .decode = {1, 1, 1, ratio, 1},
+                .doubt = {0.02, 0.02, 0.02, 0.1, 0.02}, .prefills = false},
+               *with);
+  });
+}
+
+Status DiagnoseRun::PromptLength() {
+  const int64_t p = base_->shape().prompt, half = p / 2;
+  if (half < 8) {
+    Skip("half the prompt", "the prompt is shorter than 16 tokens");
+    return {};
+  }
+  return Guarded("half the prompt", [&]() -> Status {
+    ArmShape shape = base_->shape();
+    shape.prompt = half;
+    RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, base_->Reshape(shape));
+    const int64_t chunk = base_->runtime().chunk_tokens();
+    const double steps = StepsPerToken(half, chunk) / StepsPerToken(p, chunk);
+    return Try({.name = fmt::format("prompt {} -> {}", p, half), .prefill = {1, steps, steps, 0.5, steps},
+                .doubt = {0.05, 0.1, 0.2, 0.15, 0.15}, .decodes = false},
+               *with);
+  });
+}
+
+// Smaller prompt chunks; larger ones where they were small.
+Status DiagnoseRun::Chunk() {
+  const int64_t now = base_->runtime().chunk_tokens(), p = base_->shape().prompt;
+  const bool more = now < kGoodChunk && p > now;
+  const int64_t to = more ? kGoodChunk : std::max<int64_t>(1, std::min(now, p) / 4);
+  const std::string name = fmt::format("prompt chunk {} -> {}", std::min(now, p), std::min(to, p));
+  return Guarded(name, [&]() -> Status {
+    if (!HasRoom(name)) return {};
+    service::RuntimeOptions o = options_;
+    o.chunk_tokens = to;
+    if (o.batch_tokens && *o.batch_tokens < to) o.batch_tokens = to;
+    RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, Arm::Load(o, base_->shape()));
+    const double steps = StepsPerToken(p, to) / StepsPerToken(p, now);
+    return Try({.name = name, .cause = more ? "batch" : "", .action = fmt::format("-ub {}", to),
+                .prefill = {1, steps, steps, 1, steps}, .doubt = {0.1, 0.1, 0.3, 0.1, 0.2}, .decodes = false},
+               *with);
+  });
+}
+
+Status DiagnoseRun::Layers() {
+  const int64_t layers = base_->runtime().model().config().layers, half = layers / 2;
+  const std::string name = fmt::format("layers {} -> {}", layers, half);
+  if (half < 1) {
+    Skip("fewer layers", "there is one");
+    return {};
+  }
+  return Guarded(name, [&]() -> Status {
+    if (!HasRoom(name)) return {};
+    service::RuntimeOptions o = options_;
+    o.first_layers = half;
+    RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, Arm::Load(o, base_->shape()));
+    const Size a = SizeOf(base_->runtime().model().graph()), b = SizeOf(with->runtime().model().graph());
+    const double bytes = b.weight_bytes / a.weight_bytes, flops = b.flops / a.flops, ops = b.ops / a.ops;
+    const double share = static_cast<double>(half) / static_cast<double>(layers);
+    // A prompt gives logits once, so there the output matrix hardly counts.
+    return Try({.name = name, .decode = {flops, bytes, bytes, share, ops}, .prefill = {share, bytes, bytes, share, ops},
+                .doubt = {0.08, 0.08, 0.08, 0.1, 0.15}},
+               *with);
+  });
+}
+
+// Another reader of the memory, on a CPU that the run leaves free.
+Status DiagnoseRun::Bandwidth() {
+  const int now = BaseCondition().threads, cpus = static_cast<int>(ReadCpuLimits().allowed.size());
+  const std::string name = "another reader of memory";
+  Arm* with = now < cpus ? base_.get() : half_.get();
+  if (with == nullptr || with->runtime().program().n_threads() >= cpus) {
+    Skip(name, "no CPU is free for it, and the run cannot do with fewer threads");
+    return {};
+  }
+  return Guarded(name, [&]() -> Status {
+    const int threads = with->runtime().program().n_threads();
+    RIDGE_ASSIGN_OR_RETURN(const auto antagonist, lab::Antagonist::Create(cpus - threads, machine_));
+    RIDGE_ASSIGN_OR_RETURN(const Factors f, Compare({threads, BaseCondition().isa}, antagonist.get()));
+    const auto before = [&](bool changed) {
+      changed ? antagonist->Work() : antagonist->Rest();
+      std::this_thread::sleep_for(changed ? kCachesLost : std::chrono::milliseconds(2));
+    };
+    RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Arm> other, with->Reshape(base_->shape()));
+    return Try({.name = threads == now ? name : fmt::format("threads {} -> {} and {}", now, threads, name),
+                .decode = f, .prefill = f, .doubt = {0.06, 0.1, 0.06, 0.2, 0.2}},
+               *other, before);
+  });
+}
+
+// Threads that only compute, and a short run after a rest.
+Status DiagnoseRun::Power() {
+  const int threads = work_.threads_asked ? BaseCondition().threads : std::max(BaseCondition().threads, PhysicalCores());
+  const lab::CpuTimes before = lab::ReadCpuTimes();
+  for (int i = 0; i < 6; i++) {
+    RIDGE_ASSIGN_OR_RETURN(const double share, lab::PartRates::CpuShare(threads, 0.25));
+    evidence_.cpu_shares.push_back(share);
+  }
+  const lab::Disturbance seen = lab::Between(before, lab::ReadCpuTimes());
+  const CpuLimits limits = ReadCpuLimits();
+  std::string why;
+  const auto say = [&](std::string text) { why += (why.empty() ? "" : "; ") + text; };
+  if (limits.quota && *limits.quota < threads) say(fmt::format("cgroup quota of {:.2f} CPUs ({})", *limits.quota, limits.quota_source));
+  if (seen.others_share.value_or(0) > 0.05) say(fmt::format("other processes use {:.0f} % of the CPUs", 100 * *seen.others_share));
+  if (seen.steal_share.value_or(0) > 0.02) say(fmt::format("the host takes {:.0f} %", 100 * *seen.steal_share));
+  evidence_.cpu_why = why.empty() ? "no quota, other process or host is known to take it" : why;
+  for (int i = 0; i < 6; i++) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    RIDGE_ASSIGN_OR_RETURN(const double rested, base_->StepSeconds(std::max<int64_t>(1, base_->shape().steps / 2)));
+    double total = 0;
+    int64_t steps = 0;
+    while (total < 0.3) {
+      RIDGE_ASSIGN_OR_RETURN(const double step_s, base_->StepSeconds());
+      total += step_s * static_cast<double>(base_->shape().steps);
+      steps += base_->shape().steps;
+    }
+    evidence_.rest_ratios.push_back(rested / (total / static_cast<double>(steps)));
+  }
+  return {};
+}
+
+Status DiagnoseRun::Measure() {
+  machine_ = lab::ReadMachine();
+  if (Status loaded = LoadBase(); !loaded) {
+    if (loaded.error().code != Code::kResourceExhausted) return loaded;
+    evidence_.capacity_share = 1;
+    evidence_.capacity_why = loaded.error().Message();
+    return {};
+  }
+  RIDGE_ASSIGN_OR_RETURN(lab::PartRates rates, lab::PartRates::Create(DecodeWork(1), machine_));
+  rates_ = std::make_unique<lab::PartRates>(std::move(rates));
+  rusage before{}, after{};
+  getrusage(RUSAGE_SELF, &before);
+  RIDGE_RETURN_IF_ERROR(Threads());
+  RIDGE_RETURN_IF_ERROR(Bandwidth());
+  half_.reset();
+  RIDGE_RETURN_IF_ERROR(Isa());
+  RIDGE_RETURN_IF_ERROR(Tokens());
+  RIDGE_RETURN_IF_ERROR(Context());
+  RIDGE_RETURN_IF_ERROR(PromptLength());
+  RIDGE_RETURN_IF_ERROR(Chunk());
+  RIDGE_RETURN_IF_ERROR(Layers());
+  RIDGE_RETURN_IF_ERROR(Guarded("rest", [&] { return Power(); }));
+  getrusage(RUSAGE_SELF, &after);
+  if (const long faults = after.ru_majflt - before.ru_majflt; faults > 1000) {
+    // 0.1 ms for each, a fast disk: the least that waiting for them can have taken.
+    RIDGE_ASSIGN_OR_RETURN(const double step_s, base_->StepSeconds());
+    getrusage(RUSAGE_SELF, &before);
+    const double again = static_cast<double>(before.ru_majflt - after.ru_majflt) / static_cast<double>(base_->shape().steps);
+    evidence_.capacity_share = std::min(1.0, again * 1e-4 / step_s);
+    evidence_.capacity_why = fmt::format("{} pages came back from disk while it was measured", faults);
+  }
+  const Ceilings ceilings = Ceilings::Cached();
+  if (const auto ceiling = ceilings.ReadGbps(BaseCondition().threads)) {
+    RIDGE_ASSIGN_OR_RETURN(const double now, lab::ReadNow(BaseCondition().threads, machine_));
+    evidence_.read_share = now / *ceiling;
+  } else {
+    Skip("memory rate against the quiet machine's", ceilings.reason());
+  }
+  RIDGE_ASSIGN_OR_RETURN(const double step_s, base_->StepSeconds());
+  RIDGE_ASSIGN_OR_RETURN(const double token_s, base_->PromptSeconds());
+  evidence_.decode.seconds = step_s * static_cast<double>(work_.gen);
+  evidence_.prefill.seconds = token_s * static_cast<double>(work_.prompt);
+  std::error_code ignored;
+  Skip("core clock", std::filesystem::exists("/sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq", ignored)
+                         ? "it would change the clock for all programs of this machine"
+                         : "the kernel offers no frequency control here");
+  Skip("cgroup quota", "it would take CPU time from this process's group, others included");
+  Skip("another format", "that is another file: ridge tune compares files");
+  return {};
+}
+
+}  // namespace ridge::app
