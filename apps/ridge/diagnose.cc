@@ -30,8 +30,10 @@ struct Options {
 Status CheckUsage(const Options& o) {
   const auto range = [](const char* flag, int64_t value, int64_t least, int64_t most) -> Status {
     if (value >= least && value <= most) return {};
-    return Fail(Code::kUsage, "wrong value").Where(flag).Found(std::to_string(value)).Expected(
-        fmt::format("{} to {}", least, most));
+    return Fail(Code::kUsage, "wrong value")
+        .Where(flag)
+        .Found(std::to_string(value))
+        .Expected(fmt::format("{} to {}", least, most));
   };
   RIDGE_RETURN_IF_ERROR(range("-p", o.prompt, 1, 1 << 20));
   RIDGE_RETURN_IF_ERROR(range("-n", o.gen, 1, 1 << 20));
@@ -47,10 +49,16 @@ Status CheckUsage(const Options& o) {
 // The settings that this process resolved, for a server of the same kind.
 std::vector<std::string> ServerArguments(const service::Runtime& r, int64_t tokens) {
   const backend::StateOptions& s = r.state_options();
-  return {"-m", r.model().file().path(), "-t", std::to_string(r.program().n_threads()), "--isa", r.program().isa(),
-          "-c", std::to_string(tokens), "-b", std::to_string(r.batch_tokens()), "-ub", std::to_string(r.chunk_tokens()),
-          "-ctk", std::string(backend::Name(s.k_type)), "-ctv", std::string(backend::Name(s.v_type)),
-          "-np", "1", "--spec", "off"};
+  return {"-m",     r.model().file().path(),
+          "-t",     std::to_string(r.program().n_threads()),
+          "--isa",  r.program().isa(),
+          "-c",     std::to_string(tokens),
+          "-b",     std::to_string(r.batch_tokens()),
+          "-ub",    std::to_string(r.chunk_tokens()),
+          "-ctk",   std::string(backend::Name(s.k_type)),
+          "-ctv",   std::string(backend::Name(s.v_type)),
+          "-np",    "1",
+          "--spec", "off"};
 }
 
 Status MeasureHttp(const Options& o, DiagnoseRun* run, lab::Evidence& evidence, std::optional<ServiceTimes>& times,
@@ -96,6 +104,8 @@ Json PhaseJson(const lab::PhaseDiagnosis& d, const lab::PhaseEvidence& e, double
                          {"pairs", r.ratios},
                          {"factors", std::move(factors)}});
   }
+  Json limits = Json::array();
+  for (const lab::MostShare& l : e.limits) limits.push_back(l.name);
   const bool known = d.known && e.seconds > 0;
   return {{"seconds", known ? Json(e.seconds) : Json(nullptr)},
           {"per_second", known ? Json(tokens / e.seconds) : Json(nullptr)},
@@ -103,34 +113,49 @@ Json PhaseJson(const lab::PhaseDiagnosis& d, const lab::PhaseEvidence& e, double
           {"reason", d.reason.empty() ? Json(nullptr) : Json(d.reason)},
           {"shares", ShareJson(d.shares)},
           {"misfit", known ? Json(d.misfit) : Json(nullptr)},
+          {"limits", std::move(limits)},
           {"responses", std::move(responses)}};
 }
 
 Json Document(const Options& o, const DiagnoseRun* run, const lab::Evidence& e, const lab::Diagnosis& d,
-              const std::optional<ServiceTimes>& service, const std::string& url, const std::vector<NotTried>& not_tried,
-              double seconds) {
+              const std::optional<ServiceTimes>& service, const std::string& url,
+              const std::vector<NotTried>& not_tried, double seconds) {
   Json levers = Json::array(), actions = Json::array(), skipped = Json::array();
   for (const lab::LeverResult& l : d.levers)
-    levers.push_back({{"phase", l.phase}, {"cause", l.cause}, {"action", l.action}, {"predicted_ratio", l.predicted},
-                      {"realised_ratio", l.realised}, {"realised_low", l.low}, {"realised_high", l.high},
+    levers.push_back({{"phase", l.phase},
+                      {"cause", l.cause},
+                      {"action", l.action},
+                      {"predicted_ratio", l.predicted},
+                      {"realised_ratio", l.realised},
+                      {"realised_low", l.low},
+                      {"realised_high", l.high},
                       {"proved", l.proved}});
   for (const lab::Action& a : lab::ActionsFor(d))
-    actions.push_back({{"action", a.action}, {"reason", a.reason}, {"tried", a.tried},
+    actions.push_back({{"action", a.action},
+                       {"reason", a.reason},
+                       {"tried", a.tried},
                        {"helps", a.tried ? Json(a.helps) : Json(nullptr)}});
   for (const NotTried& n : not_tried) skipped.push_back({{"intervention", n.intervention}, {"reason", n.reason}});
   const auto median = [](const std::vector<double>& v) { return v.empty() ? Json(nullptr) : Json(lab::Median(v)); };
   Json http = nullptr;
   if (service)
-    http = {{"url", url}, {"requests", service->total_s.size()}, {"request_s", lab::Median(service->total_s)},
-            {"engine_s", lab::Median(service->engine_s)}, {"engine_from", service->engine_from},
-            {"ttft_s", lab::Median(service->ttft_s)}, {"service_share", lab::Median(service->service)},
+    http = {{"url", url},
+            {"requests", service->total_s.size()},
+            {"request_s", lab::Median(service->total_s)},
+            {"engine_s", lab::Median(service->engine_s)},
+            {"engine_from", service->engine_from},
+            {"ttft_s", lab::Median(service->ttft_s)},
+            {"service_share", lab::Median(service->service)},
             {"client_share", lab::Median(service->client)}};
   const bool measured = run != nullptr && run->base() != nullptr;
   return {{"model", o.model.model().empty() ? Json(nullptr) : Json(o.model.model())},
           {"n_prompt", o.prompt},
           {"n_gen", o.gen},
-          {"verdict", {{"bottleneck", d.bottleneck}, {"cause", d.cause.empty() ? Json(nullptr) : Json(d.cause)},
-                       {"phase", d.phase.empty() ? Json(nullptr) : Json(d.phase)}, {"reason", d.reason}}},
+          {"verdict",
+           {{"bottleneck", d.bottleneck},
+            {"cause", d.cause.empty() ? Json(nullptr) : Json(d.cause)},
+            {"phase", d.phase.empty() ? Json(nullptr) : Json(d.phase)},
+            {"reason", d.reason}}},
           {"shares", ShareJson(d.shares)},
           {"prefill", PhaseJson(d.prefill, e.prefill, static_cast<double>(o.prompt))},
           {"decode", PhaseJson(d.decode, e.decode, static_cast<double>(o.gen))},
@@ -149,11 +174,17 @@ std::string Percent(double share) { return fmt::format("{:.0f} %", 100 * share);
 
 std::string PhaseText(const char* name, const lab::PhaseDiagnosis& d, const lab::PhaseEvidence& e, double tokens) {
   if (!d.known) return "";
-  std::string text = fmt::format("\n{}: {:.1f} tokens/s; {}\n", name, tokens / e.seconds,
-                                 d.bottleneck ? fmt::format("bound by {}", lab::Name(*d.bottleneck))
-                                              : "undetermined: " + d.reason);
-  TextTable table({{"what was changed"}, {"time with / without", true}, {"interval", true}, {"compute", true},
-                   {"memory", true}, {"unpacking", true}, {"attention", true}, {"overhead", true}});
+  std::string text =
+      fmt::format("\n{}: {:.1f} tokens/s; {}\n", name, tokens / e.seconds,
+                  d.bottleneck ? fmt::format("bound by {}", lab::Name(*d.bottleneck)) : "undetermined: " + d.reason);
+  TextTable table({{"what was changed"},
+                   {"time with / without", true},
+                   {"interval", true},
+                   {"compute", true},
+                   {"memory", true},
+                   {"unpacking", true},
+                   {"attention", true},
+                   {"overhead", true}});
   for (const lab::Response& r : e.responses) {
     const auto interval = lab::MedianInterval(r.ratios);
     std::vector<std::string> row = {r.name, fmt::format("{:.2f}", lab::Median(r.ratios)),
@@ -167,7 +198,9 @@ std::string PhaseText(const char* name, const lab::PhaseDiagnosis& d, const lab:
     row.push_back(fmt::format("{} ({:.0f}-{:.0f})", Percent(s.median), 100 * s.low, 100 * s.high));
   }
   table.Row(std::move(row));
-  return text + table.Text();
+  text += table.Text();
+  for (const lab::MostShare& l : e.limits) text += "  by its work alone: " + l.name + "\n";
+  return text;
 }
 
 std::string Text(const Options& o, const lab::Evidence& e, const lab::Diagnosis& d,
@@ -183,11 +216,13 @@ std::string Text(const Options& o, const lab::Evidence& e, const lab::Diagnosis&
   if (d.prefill.known || d.decode.known)
     text += "\nUnder each part: the factor by which its time alone was measured to change.\n";
   if (service)
-    text += fmt::format("\nhttp: {:.1f} ms a request, of them {:.1f} in the engine ({})\n", 1e3 * lab::Median(service->total_s),
-                        1e3 * lab::Median(service->engine_s), service->engine_from);
+    text +=
+        fmt::format("\nhttp: {:.1f} ms a request, of them {:.1f} in the engine ({})\n",
+                    1e3 * lab::Median(service->total_s), 1e3 * lab::Median(service->engine_s), service->engine_from);
   const std::vector<lab::Action> actions = lab::ActionsFor(d);
   if (!actions.empty()) text += "\nwhat to do:\n";
-  for (const lab::Action& a : actions) text += fmt::format("  {}{}: {}\n", a.tried ? "" : "(not tried) ", a.action, a.reason);
+  for (const lab::Action& a : actions)
+    text += fmt::format("  {}{}: {}\n", a.tried ? "" : "(not tried) ", a.action, a.reason);
   if (!not_tried.empty()) text += "\nnot tried:\n";
   for (const NotTried& n : not_tried) text += fmt::format("  {}: {}\n", n.intervention, n.reason);
   return text;
@@ -207,7 +242,8 @@ Status DiagnoseCommand(const Options& o, Output& out) {
     RIDGE_RETURN_IF_ERROR(run->Measure());
     not_tried = run->not_tried();
   } else {
-    not_tried.push_back({"the parts of prefill and decode", "they are changed in this process, and no model was given with -m"});
+    not_tried.push_back(
+        {"the parts of prefill and decode", "they are changed in this process, and no model was given with -m"});
   }
   lab::Evidence& evidence = run ? run->evidence() : nothing;
   std::optional<ServiceTimes> service;
@@ -222,8 +258,7 @@ Status DiagnoseCommand(const Options& o, Output& out) {
   }
   const lab::Diagnosis d = lab::Diagnose(evidence);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (out.json)
-    return out.Document(Document(o, run ? &*run : nullptr, evidence, d, service, url, not_tried, seconds));
+  if (out.json) return out.Document(Document(o, run ? &*run : nullptr, evidence, d, service, url, not_tried, seconds));
   return out.Write(Text(o, evidence, d, service, not_tried));
 }
 
@@ -234,8 +269,10 @@ void AddDiagnose(CLI::App& root, Invocation& invocation) {
   CLI::App* app = AddSubcommand(
       root, "diagnose", "which bottleneck, found by changing things and watching what follows",
       "ridge diagnose -m smollm2:135m -p 128 -n 64\n  ridge diagnose -m smollm2:135m http://127.0.0.1:8080\n\n"
-      "Changes threads, kernels, tokens a step, context, prompt, chunk, layers, what else reads memory, rests, and HTTP, each in interleaved\n"
-      "pairs, and finds which parts of the time answer. Each setting (-t, --isa, -ub …) is the run that is asked about. With a URL the server\n"
+      "Changes threads, kernels, tokens a step, context, prompt, chunk, layers, what else reads memory, rests, and "
+      "HTTP, each in interleaved\n"
+      "pairs, and finds which parts of the time answer. Each setting (-t, --isa, -ub …) is the run that is asked "
+      "about. With a URL the server\n"
       "there is held against its engine; without one, a server of this program is started for that.");
   o->model.Add(app);
   o->model_flag = app->get_option("-m")->required(false);

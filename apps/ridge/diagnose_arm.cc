@@ -7,7 +7,7 @@ namespace ridge::app {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr double kSample_s = 0.1;   // of decoding: long against a timer tick, short against a drift
+constexpr double kSample_s = 0.1;  // of decoding: long against a timer tick, short against a drift
 constexpr int64_t kMostSteps = 64;
 
 double SecondsSince(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }

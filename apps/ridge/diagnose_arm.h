@@ -45,8 +45,8 @@ class Arm {
 };
 
 struct Pairs {
-  std::vector<double> decode, prefill;              // time with / without
-  std::vector<double> base_step_s, base_token_s;    // of the base alone
+  std::vector<double> decode, prefill;            // time with / without
+  std::vector<double> base_step_s, base_token_s;  // of the base alone
   std::vector<double> with_step_s, with_token_s;
 };
 

@@ -21,7 +21,7 @@ using lab::Factors;
 constexpr int64_t kGoodChunk = 512;
 constexpr double kPromptSample_s = 0.25;
 constexpr int64_t kLeastPrompt = 32;
-constexpr double kTellingFactor = 1.3;                // of unpacking, between two ISAs that are worth comparing
+constexpr double kTellingFactor = 1.3;                 // of unpacking, between two ISAs that are worth comparing
 constexpr std::chrono::milliseconds kCachesLost{120};  // until another reader has emptied the shared caches
 
 // Weights of a graph that a step reads, its operations without those of attention, and its ops.
@@ -41,6 +41,11 @@ Size SizeOf(const graph::Graph& graph) {
 // Steps of a prompt of p tokens, per token.
 double StepsPerToken(int64_t p, int64_t chunk) {
   return static_cast<double>((p + chunk - 1) / chunk) / static_cast<double>(p);
+}
+
+Factors AtLeast(Factors doubt, const Factors& least) {
+  for (size_t i = 0; i < lab::kParts; i++) doubt[i] = std::max(doubt[i], least[i]);
+  return doubt;
 }
 
 int PhysicalCores() {
@@ -71,8 +76,8 @@ Status DiagnoseRun::LoadBase() {
   // Long prompts are timed in part: a quarter of a second tells as much.
   RIDGE_ASSIGN_OR_RETURN(const double token_s, base_->PromptSeconds());
   shape.steps = base_->shape().steps;
-  shape.prompt = std::clamp<int64_t>(static_cast<int64_t>(kPromptSample_s / token_s), std::min(kLeastPrompt, work_.prompt),
-                                     work_.prompt);
+  shape.prompt = std::clamp<int64_t>(static_cast<int64_t>(kPromptSample_s / token_s),
+                                     std::min(kLeastPrompt, work_.prompt), work_.prompt);
   RIDGE_ASSIGN_OR_RETURN(base_, base_->Reshape(shape));
   return {};
 }
@@ -87,17 +92,20 @@ Status DiagnoseRun::Guarded(const std::string& name, const std::function<Status(
 
 bool DiagnoseRun::HasRoom(const std::string& name) {
   const MemoryBudget memory = ReadMemory();
-  const uint64_t free = std::min(memory.available_bytes, memory.allowed_bytes), need = base_->runtime().memory().peak_bytes;
+  const uint64_t free = std::min(memory.available_bytes, memory.allowed_bytes),
+                 need = base_->runtime().memory().peak_bytes;
   if (memory.available_bytes == 0 || need < free) return true;
-  Skip(name, fmt::format("a second copy of the model takes {:.1f} GB, {:.1f} GB are free", static_cast<double>(need) / 1e9,
-                         static_cast<double>(free) / 1e9));
+  Skip(name, fmt::format("a second copy of the model takes {:.1f} GB, {:.1f} GB are free",
+                         static_cast<double>(need) / 1e9, static_cast<double>(free) / 1e9));
   return false;
 }
 
-Result<Factors> DiagnoseRun::Compare(const lab::Condition& with, lab::Antagonist* antagonist) {
+Result<DiagnoseRun::Compared> DiagnoseRun::Compare(const lab::Condition& with, lab::Antagonist* antagonist) {
+  constexpr int kTimes = 5;
   std::array<std::vector<double>, lab::kParts> seen;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < kTimes; i++) {
     RIDGE_ASSIGN_OR_RETURN(const lab::Rates a, rates_->Measure(BaseCondition()));
+    base_rates_.push_back(a);
     if (antagonist != nullptr) {
       antagonist->Work();
       std::this_thread::sleep_for(kCachesLost);
@@ -108,9 +116,39 @@ Result<Factors> DiagnoseRun::Compare(const lab::Condition& with, lab::Antagonist
     const Factors f = lab::FactorsOf(a, *b);
     for (size_t p = 0; p < lab::kParts; p++) seen[p].push_back(f[p]);
   }
-  Factors factors;
-  for (size_t p = 0; p < lab::kParts; p++) factors[p] = lab::Median(seen[p]);
-  return factors;
+  Compared c;
+  for (size_t p = 0; p < lab::kParts; p++) {
+    c.factors[p] = lab::Median(seen[p]);
+    c.doubt[p] = (lab::Quantile(seen[p], 0.75) - lab::Quantile(seen[p], 0.25)) / c.factors[p];
+  }
+  return c;
+}
+
+// What each part's work takes alone: no part takes longer than that (with room for what the loops do better than a model's kernels), and while
+// weights are read or unpacked there is no overhead.
+void DiagnoseRun::Limits(double step_s, double token_s) {
+  std::vector<double> read, unpack, compute;
+  for (const lab::Rates& r : base_rates_) {
+    read.push_back(r.read_s);
+    unpack.push_back(r.unpack_s);
+    if (r.compute_s) compute.push_back(*r.compute_s);
+  }
+  if (read.empty()) return;
+  constexpr double kSlowerRead = 1.2, kSlowerUnpack = 1.3, kSlowerCompute = 4, kFasterRead = 0.85;
+  const double steps = StepsPerToken(base_->shape().prompt, base_->runtime().chunk_tokens());
+  const auto add = [&](lab::PhaseEvidence& phase, double passes, double seconds) {
+    const double reading = passes * lab::Median(read) / seconds, unpacking = passes * lab::Median(unpack) / seconds;
+    const auto most = [&](const char* name, double share, Factors weights) {
+      if (share < 1) phase.limits.push_back({fmt::format("{} at most {:.0f} %", name, 100 * share), weights, share});
+    };
+    most("memory_bandwidth", kSlowerRead * reading, {0, 1, 0, 0, 0});
+    most("unpacking", kSlowerUnpack * unpacking, {0, 0, 1, 0, 0});
+    if (!compute.empty()) most("compute", kSlowerCompute * lab::Median(compute) / seconds, {1, 0, 0, 0, 0});
+    most("attention and runtime_overhead", std::max(0.05, 1 - kFasterRead * std::max(reading, unpacking)),
+         {0, 0, 0, 1, 1});
+  };
+  add(evidence_.decode, 1, step_s);
+  add(evidence_.prefill, steps, token_s);
 }
 
 Status DiagnoseRun::Try(Change change, Arm& with, const std::function<void(bool)>& before) {
@@ -120,7 +158,8 @@ Status DiagnoseRun::Try(Change change, Arm& with, const std::function<void(bool)
     lab::Response response{.name = change.name, .factors = factors, .doubt = change.doubt};
     lab::Lever held{.cause = change.cause, .action = change.action, .factors = factors};
     // Blocks hold two pairs; every second block goes to the lever.
-    for (size_t i = 0; i < ratios.size(); i++) (lever && i / 2 % 2 == 1 ? held.ratios : response.ratios).push_back(ratios[i]);
+    for (size_t i = 0; i < ratios.size(); i++)
+      (lever && i / 2 % 2 == 1 ? held.ratios : response.ratios).push_back(ratios[i]);
     phase.responses.push_back(std::move(response));
     if (lever) phase.levers.push_back(std::move(held));
   };
@@ -138,9 +177,13 @@ Status DiagnoseRun::Threads() {
     service::RuntimeOptions o = options_;
     o.threads = n;
     RIDGE_ASSIGN_OR_RETURN(keep, Arm::Load(o, base_->shape()));
-    RIDGE_ASSIGN_OR_RETURN(const Factors f, Compare({n, BaseCondition().isa}));
-    return Try({.name = name, .cause = cause, .action = fmt::format("-t {}", n), .decode = f, .prefill = f,
-                .doubt = {0.05, 0.08, 0.05, 0.15, 0.2}},
+    RIDGE_ASSIGN_OR_RETURN(const Compared c, Compare({n, BaseCondition().isa}));
+    return Try({.name = name,
+                .cause = cause,
+                .action = fmt::format("-t {}", n),
+                .decode = c.factors,
+                .prefill = c.factors,
+                .doubt = AtLeast(c.doubt, {0.05, 0.08, 0.05, 0.15, 0.2})},
                *keep);
   };
   if (now > 1) {
@@ -169,9 +212,8 @@ Status DiagnoseRun::Isa() {
   // The nearest that unpacks clearly slower: a far one would make a bottleneck of what is none.
   for (size_t i = lower.size(); now == best && i-- > 0;) {
     to = lower[i];
-    auto factors = Compare({BaseCondition().threads, to});
-    if (!factors) return std::unexpected(std::move(factors).error());
-    if ((*factors)[static_cast<size_t>(lab::Part::kUnpack)] >= kTellingFactor) break;
+    RIDGE_ASSIGN_OR_RETURN(const Compared c, Compare({BaseCondition().threads, to}));
+    if (c.factors[static_cast<size_t>(lab::Part::kUnpack)] >= kTellingFactor) break;
     if (i == 1 && lower[0] == "scalar") break;
   }
   if (to.empty() || to == now) {
@@ -184,14 +226,19 @@ Status DiagnoseRun::Isa() {
     service::RuntimeOptions o = options_;
     o.isa = to;
     RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, Arm::Load(o, base_->shape()));
-    RIDGE_ASSIGN_OR_RETURN(Factors f, Compare({BaseCondition().threads, to}));
+    RIDGE_ASSIGN_OR_RETURN(const Compared c, Compare({BaseCondition().threads, to}));
+    Factors f = c.factors;
     // Arithmetic is held against the peak of registers, which kernels reach in part, and not equally on each ISA: between that and unpacking, with doubt.
     f[0] = std::sqrt(f[0] * f[static_cast<size_t>(lab::Part::kUnpack)]);
     const bool lever = to == best;
     // The scalar target has no arithmetic loop to hold against: unpacking stands in for it.
     const double doubt = now == "scalar" || to == "scalar" ? 0.4 : 0.12;
-    return Try({.name = name, .cause = lever ? "isa" : "", .action = "--isa " + to, .decode = f, .prefill = f,
-                .doubt = {0.4, 0.08, doubt, 0.4, 0.1}},
+    return Try({.name = name,
+                .cause = lever ? "isa" : "",
+                .action = "--isa " + to,
+                .decode = f,
+                .prefill = f,
+                .doubt = AtLeast(c.doubt, {0.4, 0.08, doubt, 0.4, 0.1})},
                *with);
   });
 }
@@ -213,7 +260,9 @@ Status DiagnoseRun::Tokens() {
       double bytes = 0;  // of experts, several tokens touch more
       for (const auto& [type, w] : DecodeWork(k).matmul) bytes += w.bytes;
       const double weights = more > 0 ? bytes / more : 1;
-      return Try({.name = name, .decode = {k, weights, weights, k, 1}, .doubt = {0.2, 0.05, 0.25, 0.2, 0.1},
+      return Try({.name = name,
+                  .decode = {k, weights, weights, k, 1},
+                  .doubt = {0.2, 0.05, 0.25, 0.2, 0.1},
                   .prefills = false},
                  *with);
     }));
@@ -234,8 +283,10 @@ Status DiagnoseRun::Context() {
     RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, base_->Reshape(shape));
     const double steps = static_cast<double>(shape.steps) / 2;
     const double ratio = (static_cast<double>(shorter) + steps) / (static_cast<double>(depth) + steps);
-    return Try({.name = fmt::format("context {} -> {}", depth, shorter), .decode = {1, 1, 1, ratio, 1},
-                .doubt = {0.02, 0.02, 0.02, 0.1, 0.02}, .prefills = false},
+    return Try({.name = fmt::format("context {} -> {}", depth, shorter),
+                .decode = {1, 1, 1, ratio, 1},
+                .doubt = {0.02, 0.02, 0.02, 0.1, 0.02},
+                .prefills = false},
                *with);
   });
 }
@@ -252,8 +303,10 @@ Status DiagnoseRun::PromptLength() {
     RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, base_->Reshape(shape));
     const int64_t chunk = base_->runtime().chunk_tokens();
     const double steps = StepsPerToken(half, chunk) / StepsPerToken(p, chunk);
-    return Try({.name = fmt::format("prompt {} -> {}", p, half), .prefill = {1, steps, steps, 0.5, steps},
-                .doubt = {0.05, 0.1, 0.2, 0.15, 0.15}, .decodes = false},
+    return Try({.name = fmt::format("prompt {} -> {}", p, half),
+                .prefill = {1, steps, steps, 0.5, steps},
+                .doubt = {0.05, 0.1, 0.2, 0.15, 0.15},
+                .decodes = false},
                *with);
   });
 }
@@ -271,8 +324,12 @@ Status DiagnoseRun::Chunk() {
     if (o.batch_tokens && *o.batch_tokens < to) o.batch_tokens = to;
     RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, Arm::Load(o, base_->shape()));
     const double steps = StepsPerToken(p, to) / StepsPerToken(p, now);
-    return Try({.name = name, .cause = more ? "batch" : "", .action = fmt::format("-ub {}", to),
-                .prefill = {1, steps, steps, 1, steps}, .doubt = {0.1, 0.1, 0.3, 0.1, 0.2}, .decodes = false},
+    return Try({.name = name,
+                .cause = more ? "batch" : "",
+                .action = fmt::format("-ub {}", to),
+                .prefill = {1, steps, steps, 1, steps},
+                .doubt = {0.1, 0.1, 0.3, 0.1, 0.2},
+                .decodes = false},
                *with);
   });
 }
@@ -293,7 +350,9 @@ Status DiagnoseRun::Layers() {
     const double bytes = b.weight_bytes / a.weight_bytes, flops = b.flops / a.flops, ops = b.ops / a.ops;
     const double share = static_cast<double>(half) / static_cast<double>(layers);
     // A prompt gives logits once, so there the output matrix hardly counts.
-    return Try({.name = name, .decode = {flops, bytes, bytes, share, ops}, .prefill = {share, bytes, bytes, share, ops},
+    return Try({.name = name,
+                .decode = {flops, bytes, bytes, share, ops},
+                .prefill = {share, bytes, bytes, share, ops},
                 .doubt = {0.08, 0.08, 0.08, 0.1, 0.15}},
                *with);
   });
@@ -311,21 +370,24 @@ Status DiagnoseRun::Bandwidth() {
   return Guarded(name, [&]() -> Status {
     const int threads = with->runtime().program().n_threads();
     RIDGE_ASSIGN_OR_RETURN(const auto antagonist, lab::Antagonist::Create(cpus - threads, machine_));
-    RIDGE_ASSIGN_OR_RETURN(const Factors f, Compare({threads, BaseCondition().isa}, antagonist.get()));
+    RIDGE_ASSIGN_OR_RETURN(const Compared c, Compare({threads, BaseCondition().isa}, antagonist.get()));
     const auto before = [&](bool changed) {
       changed ? antagonist->Work() : antagonist->Rest();
       std::this_thread::sleep_for(changed ? kCachesLost : std::chrono::milliseconds(2));
     };
     RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Arm> other, with->Reshape(base_->shape()));
     return Try({.name = threads == now ? name : fmt::format("threads {} -> {} and {}", now, threads, name),
-                .decode = f, .prefill = f, .doubt = {0.06, 0.1, 0.06, 0.2, 0.2}},
+                .decode = c.factors,
+                .prefill = c.factors,
+                .doubt = AtLeast(c.doubt, {0.06, 0.1, 0.06, 0.2, 0.2})},
                *other, before);
   });
 }
 
 // Threads that only compute, and a short run after a rest.
 Status DiagnoseRun::Power() {
-  const int threads = work_.threads_asked ? BaseCondition().threads : std::max(BaseCondition().threads, PhysicalCores());
+  const int threads =
+      work_.threads_asked ? BaseCondition().threads : std::max(BaseCondition().threads, PhysicalCores());
   const lab::CpuTimes before = lab::ReadCpuTimes();
   for (int i = 0; i < 6; i++) {
     RIDGE_ASSIGN_OR_RETURN(const double share, lab::PartRates::CpuShare(threads, 0.25));
@@ -335,8 +397,10 @@ Status DiagnoseRun::Power() {
   const CpuLimits limits = ReadCpuLimits();
   std::string why;
   const auto say = [&](std::string text) { why += (why.empty() ? "" : "; ") + text; };
-  if (limits.quota && *limits.quota < threads) say(fmt::format("cgroup quota of {:.2f} CPUs ({})", *limits.quota, limits.quota_source));
-  if (seen.others_share.value_or(0) > 0.05) say(fmt::format("other processes use {:.0f} % of the CPUs", 100 * *seen.others_share));
+  if (limits.quota && *limits.quota < threads)
+    say(fmt::format("cgroup quota of {:.2f} CPUs ({})", *limits.quota, limits.quota_source));
+  if (seen.others_share.value_or(0) > 0.05)
+    say(fmt::format("other processes use {:.0f} % of the CPUs", 100 * *seen.others_share));
   if (seen.steal_share.value_or(0) > 0.02) say(fmt::format("the host takes {:.0f} %", 100 * *seen.steal_share));
   evidence_.cpu_why = why.empty() ? "no quota, other process or host is known to take it" : why;
   for (int i = 0; i < 6; i++) {
@@ -381,7 +445,8 @@ Status DiagnoseRun::Measure() {
     // 0.1 ms for each, a fast disk: the least that waiting for them can have taken.
     RIDGE_ASSIGN_OR_RETURN(const double step_s, base_->StepSeconds());
     getrusage(RUSAGE_SELF, &before);
-    const double again = static_cast<double>(before.ru_majflt - after.ru_majflt) / static_cast<double>(base_->shape().steps);
+    const double again =
+        static_cast<double>(before.ru_majflt - after.ru_majflt) / static_cast<double>(base_->shape().steps);
     evidence_.capacity_share = std::min(1.0, again * 1e-4 / step_s);
     evidence_.capacity_why = fmt::format("{} pages came back from disk while it was measured", faults);
   }
@@ -394,6 +459,7 @@ Status DiagnoseRun::Measure() {
   }
   RIDGE_ASSIGN_OR_RETURN(const double step_s, base_->StepSeconds());
   RIDGE_ASSIGN_OR_RETURN(const double token_s, base_->PromptSeconds());
+  Limits(step_s, token_s);
   evidence_.decode.seconds = step_s * static_cast<double>(work_.gen);
   evidence_.prefill.seconds = token_s * static_cast<double>(work_.prompt);
   std::error_code ignored;

@@ -49,8 +49,11 @@ class DiagnoseRun {
   };
   Status LoadBase();
   Status Try(Change change, Arm& with, const std::function<void(bool)>& before = {});
-  void ScaleBy(const lab::Factors& factors, Change& change) const;
-  Result<lab::Factors> Compare(const lab::Condition& with, lab::Antagonist* antagonist = nullptr);
+  struct Compared {
+    lab::Factors factors, doubt;  // medians, and how far apart they were found
+  };
+  Result<Compared> Compare(const lab::Condition& with, lab::Antagonist* antagonist = nullptr);
+  void Limits(double step_s, double token_s);
   Status Guarded(const std::string& name, const std::function<Status()>& fn);
   bool HasRoom(const std::string& name);
   Status Threads();
@@ -71,6 +74,7 @@ class DiagnoseRun {
   std::unique_ptr<Arm> half_;  // half the threads, for the antagonist too
   std::unique_ptr<lab::PartRates> rates_;
   lab::Machine machine_;
+  std::vector<lab::Rates> base_rates_;
   lab::Evidence evidence_;
   std::vector<NotTried> not_tried_;
 };

@@ -11,8 +11,16 @@ Result<ServiceTimes> MeasureService(const ServiceWork& work) {
   bool told = false;
   // As many words as make the prompt's tokens: one request tells how the server counts them.
   constexpr int64_t kProbeWords = 16;
-  lab::LoadOptions probe{.url = work.url, .model = work.model, .api_key = work.api_key, .chat = false, .requests = 1,
-                         .warmup = 0, .concurrency = 1, .max_tokens = 2, .prompt_words = kProbeWords, .seed = 77,
+  lab::LoadOptions probe{.url = work.url,
+                         .model = work.model,
+                         .api_key = work.api_key,
+                         .chat = false,
+                         .requests = 1,
+                         .warmup = 0,
+                         .concurrency = 1,
+                         .max_tokens = 2,
+                         .prompt_words = kProbeWords,
+                         .seed = 77,
                          .ignore_eos = true};
   RIDGE_ASSIGN_OR_RETURN(const lab::LoadRun first, lab::RunLoad(probe));
   if (!first.records[0].error.empty())

@@ -11,11 +11,11 @@
 namespace ridge::lab {
 namespace {
 
-constexpr double kSure = 0.95;     // of the posterior
-constexpr double kMost = 0.4;      // the least share of a bottleneck
-constexpr double kOutside = 0.25;  // what takes at least this from outside is told before what the work itself costs
-constexpr double kGain = 0.15;     // a setting that gains at least this was the cause
-constexpr double kFloor = 0.02;    // differences below are noise (A/A)
+constexpr double kSure = 0.95;       // of the posterior
+constexpr double kMost = 0.4;        // the least share of a bottleneck
+constexpr double kOutside = 0.25;    // what takes at least this from outside is told before what the work itself costs
+constexpr double kGain = 0.15;       // a setting that gains at least this was the cause
+constexpr double kFloor = 0.02;      // differences below are noise (A/A)
 constexpr double kContended = 0.85;  // of the quiet machine's read rate
 constexpr double kWorstMisfit = 4.5;
 
@@ -40,7 +40,7 @@ Share Direct(const std::vector<double>& samples) {
 
 PhaseDiagnosis DiagnosePhase(const PhaseEvidence& e, std::vector<Factors>& draws) {
   PhaseDiagnosis d;
-  draws = DrawShares(e.responses);
+  draws = DrawShares(e);
   if (draws.empty()) {
     d.reason = "no intervention could be tried";
     return d;
@@ -143,9 +143,9 @@ bool FromOutside(const Evidence& e, Diagnosis& d) {
   if (e.capacity_share >= kOutside) return found(kCapacity, "memory", e.capacity_why);
   const Share power = d.shares[std::string(kPower)], service = d.shares[std::string(kService)];
   if (power.low >= kOutside && power.median >= service.median) {
-    return found(kPower, "cpu_time",
-                 fmt::format("{} of the CPU time is withheld{}", Percent(power),
-                             e.cpu_why.empty() ? "" : ": " + e.cpu_why));
+    return found(
+        kPower, "cpu_time",
+        fmt::format("{} of the CPU time is withheld{}", Percent(power), e.cpu_why.empty() ? "" : ": " + e.cpu_why));
   }
   if (service.low >= kOutside) {
     const Share client = Direct(e.client_shares);
@@ -188,7 +188,8 @@ void FromWork(const Evidence& e, Diagnosis& d) {
   d.reason = fmt::format("{} of the time of {} is {}", Percent(phase.shares.at(d.bottleneck)), d.phase, d.bottleneck);
   if (*phase.bottleneck == Part::kMemory && e.read_share && *e.read_share < kContended) {
     d.cause = "contention";
-    d.reason += fmt::format("; memory is read at {:.0f} % of the quiet machine's rate: others use it too", 100 * *e.read_share);
+    d.reason +=
+        fmt::format("; memory is read at {:.0f} % of the quiet machine's rate: others use it too", 100 * *e.read_share);
   }
 }
 
@@ -218,7 +219,8 @@ Diagnosis Diagnose(const Evidence& e) {
   for (double ratio : e.rest_ratios) rested.push_back(1 - ratio);
   // Both see a quota, each sees what the other does not: a stopped process, a clock that falls.
   const Share by_probe = Direct(withheld), by_rest = Direct(rested);
-  if (!withheld.empty() || !rested.empty()) outside[std::string(kPower)] = by_probe.low >= by_rest.low ? by_probe : by_rest;
+  if (!withheld.empty() || !rested.empty())
+    outside[std::string(kPower)] = by_probe.low >= by_rest.low ? by_probe : by_rest;
   if (!e.service_shares.empty()) outside[std::string(kService)] = Direct(e.service_shares);
   outside[std::string(kCapacity)] = {e.capacity_share, e.capacity_share, e.capacity_share};
   RequestShares(e, draws, outside, d);

@@ -37,6 +37,13 @@ struct Response {
   Factors doubt = {0.05, 0.05, 0.05, 0.15, 0.05};  // relative standard error of each factor
 };
 
+// What a part can take at most, since its work alone takes so long here: the sum of weights * shares stays below `most`.
+struct MostShare {
+  std::string name;  // "unpacking alone takes 17 % of the time"
+  Factors weights = {0, 0, 0, 0, 0};
+  double most = 1, doubt = 0.07;
+};
+
 // An intervention that a user can keep: a setting, with how the parts would answer to it.
 struct Lever {
   std::string cause;           // "threads", "isa", "batch": what held the run back if this helps
@@ -48,6 +55,7 @@ struct Lever {
 struct PhaseEvidence {
   double seconds = 0;  // of a request; 0: the request has no such phase
   std::vector<Response> responses;
+  std::vector<MostShare> limits;
   std::vector<Lever> levers;
 };
 
@@ -56,7 +64,8 @@ struct Evidence {
   // CPU time that threads which only compute were given, over the time they could have had; one per probe.
   std::vector<double> cpu_shares;
   std::string cpu_why;  // what is known of who took it: "cgroup quota of 0.50 CPUs", "other processes 48 %"
-  std::optional<double> read_share;  // rate at which memory can be read now, over that of the quiet machine (its roofline)
+  std::optional<double>
+      read_share;  // rate at which memory can be read now, over that of the quiet machine (its roofline)
   // Time per token in a short run after a rest, over that of a long run. Below 1: the long one is held back (heat, power, quota).
   std::vector<double> rest_ratios;
   // Of a request over HTTP: share of its time that is not the engine's, and share that the client itself took; one per request.
@@ -78,7 +87,7 @@ struct LeverResult {
 };
 
 struct PhaseDiagnosis {
-  bool known = false;            // there were responses
+  bool known = false;  // there were responses
   std::map<std::string, Share> shares;
   std::optional<Part> bottleneck;
   std::string reason;  // why there is no bottleneck
@@ -90,9 +99,10 @@ struct Diagnosis {
   PhaseDiagnosis prefill, decode;
   std::map<std::string, Share> shares;  // of the request, all names
   std::string bottleneck;               // a name, or "undetermined"
-  std::string cause;                    // "threads", "isa", "batch", "cpu_time", "contention", "server", "client", "memory"; empty: the work itself
-  std::string phase;                    // that the cause was found in: "prefill", "decode", "request"
-  std::string reason;                   // one sentence
+  std::string
+      cause;  // "threads", "isa", "batch", "cpu_time", "contention", "server", "client", "memory"; empty: the work itself
+  std::string phase;   // that the cause was found in: "prefill", "decode", "request"
+  std::string reason;  // one sentence
   std::vector<LeverResult> levers;
 };
 

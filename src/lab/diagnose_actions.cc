@@ -11,7 +11,8 @@ struct Row {
 
 // After the course's table of symptoms (high TTFT, low tokens/s, out of memory, idle device, throttling, API slower than CLI).
 constexpr Row kTable[] = {
-    {"capacity", "", "", "a smaller context (-c), KV of fewer bits (-ctk q8_0 -ctv q8_0)", "the KV cache grows with both"},
+    {"capacity", "", "", "a smaller context (-c), KV of fewer bits (-ctk q8_0 -ctv q8_0)",
+     "the KV cache grows with both"},
     {"capacity", "", "", "a format of fewer bits, or a smaller model: ridge plan lists what fits",
      "weights are read at every token, so they must stay in memory"},
     {"power_thermal", "", "", "raise the CPU quota, or end what else runs on these CPUs; ridge doctor names them",
@@ -31,7 +32,8 @@ constexpr Row kTable[] = {
     {"memory_bandwidth", "", "decode", "speculation (--spec lookup), or several requests at once (serve -np)",
      "each reads the weights once for more than one token"},
     {"memory_bandwidth", "", "prefill", "larger prompt chunks (-ub)", "weights are read once a chunk"},
-    {"unpacking", "", "", "a format that unpacks with less work, such as Q8_0 or Q4_0: ridge roofline lists each type's rate",
+    {"unpacking", "", "",
+     "a format that unpacks with less work, such as Q8_0 or Q4_0: ridge roofline lists each type's rate",
      "smaller is not faster where unpacking takes longer than reading"},
     {"attention", "", "", "a shorter context or prompt; KV of fewer bits; flash attention on",
      "every token reads and scores all that stands before it"},

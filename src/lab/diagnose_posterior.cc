@@ -9,8 +9,8 @@
 namespace ridge::lab {
 namespace {
 
-constexpr double kModelError = 0.03;   // parts overlap in truth: a sum is not exact
-constexpr double kFreedom = 4;         // of Student's t: one answer that is wrong does not decide
+constexpr double kModelError = 0.03;  // parts overlap in truth: a sum is not exact
+constexpr double kFreedom = 4;        // of Student's t: one answer that is wrong does not decide
 constexpr int kBurnIn = 3000, kDraws = 4000, kThinning = 4;
 
 struct Observed {
@@ -31,8 +31,12 @@ double ErrorOf(const Observed& o, const Factors& s) {
   return std::sqrt(variance);
 }
 
-double LogLikelihood(const std::vector<Observed>& observed, const Factors& s) {
+double LogLikelihood(const std::vector<Observed>& observed, const std::vector<MostShare>& limits, const Factors& s) {
   double sum = 0;
+  for (const MostShare& limit : limits) {
+    const double over = (Answer(s, limit.weights) - limit.most) / limit.doubt;
+    if (over > 0) sum -= over * over / 2;
+  }
   for (const Observed& o : observed) {
     const double error = ErrorOf(o, s), z = (o.median - Answer(s, o.response->factors)) / error;
     sum -= std::log(error) + (kFreedom + 1) / 2 * std::log1p(z * z / kFreedom);
@@ -54,9 +58,9 @@ double Misfit(const Response& response, const Factors& shares) {
 }
 
 // Metropolis: some share moves from one part to another, by steps of several sizes.
-std::vector<Factors> DrawShares(const std::vector<Response>& responses) {
+std::vector<Factors> DrawShares(const PhaseEvidence& evidence) {
   std::vector<Observed> observed;
-  for (const Response& r : responses) {
+  for (const Response& r : evidence.responses) {
     if (!r.ratios.empty()) observed.push_back(Observe(r));
   }
   std::vector<Factors> draws;
@@ -66,7 +70,7 @@ std::vector<Factors> DrawShares(const std::vector<Response>& responses) {
   constexpr std::array<double, 3> kSteps = {0.03, 0.12, 0.5};
   Factors at;
   at.fill(1.0 / kParts);
-  double level = LogLikelihood(observed, at);
+  double level = LogLikelihood(observed, evidence.limits, at);
   for (int i = 0; i < kBurnIn + kDraws * kThinning; i++) {
     const size_t from = random() % kParts, to = (from + 1 + random() % (kParts - 1)) % kParts;
     const double amount = (2 * uniform() - 1) * kSteps[random() % kSteps.size()];
@@ -74,7 +78,7 @@ std::vector<Factors> DrawShares(const std::vector<Response>& responses) {
     next[from] -= amount;
     next[to] += amount;
     if (next[from] >= 0 && next[to] >= 0) {
-      const double there = LogLikelihood(observed, next);
+      const double there = LogLikelihood(observed, evidence.limits, next);
       if (std::log(uniform() + 1e-300) < there - level) {
         at = next;
         level = there;

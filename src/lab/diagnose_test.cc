@@ -44,9 +44,9 @@ class Simulation {
 
   // Two threads; f of memory at one thread 1.7; the antagonist doubles what a byte takes.
   std::vector<Response> All() {
-    return {Answer("threads 2 -> 1", {2, 1.7, 2, 2, 1}), Answer("avx512 -> avx2", {1.8, 1, 1.6, 1.5, 1}),
+    return {Answer("threads 2 -> 1", {2, 1.7, 2, 2, 1}),   Answer("avx512 -> avx2", {1.8, 1, 1.6, 1.5, 1}),
             Answer("2 tokens a step", {2, 1.05, 1, 2, 1}), Answer("4 tokens a step", {4, 1.1, 1, 4, 1}),
-            Answer("antagonist", {1, 2, 1, 1.2, 1}), Answer("half the context", {1, 1, 1, 0.5, 1})};
+            Answer("antagonist", {1, 2, 1, 1.2, 1}),       Answer("half the context", {1, 1, 1, 0.5, 1})};
   }
   double normal() { return normal_(random_); }
 
@@ -104,114 +104,140 @@ void ExpectFound(const Count& c) {
 }
 
 TEST(DiagnoseTest, MemoryIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.005, .memory = 0.1, .unpack = 0.04}, seed);
-    return Decode(s);
-  }, "memory_bandwidth", ""));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.005, .memory = 0.1, .unpack = 0.04}, seed);
+        return Decode(s);
+      },
+      "memory_bandwidth", ""));
 }
 
 TEST(DiagnoseTest, AnotherReaderIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.005, .memory = 0.15, .unpack = 0.04}, seed);
-    Evidence e = Decode(s);
-    e.read_share = 0.6 + 0.02 * s.normal();
-    return e;
-  }, "memory_bandwidth", "contention"));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.005, .memory = 0.15, .unpack = 0.04}, seed);
+        Evidence e = Decode(s);
+        e.read_share = 0.6 + 0.02 * s.normal();
+        return e;
+      },
+      "memory_bandwidth", "contention"));
 }
 
 TEST(DiagnoseTest, UnpackingIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.005, .memory = 0.03, .unpack = 0.1}, seed);
-    return Decode(s);
-  }, "unpacking", ""));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.005, .memory = 0.03, .unpack = 0.1}, seed);
+        return Decode(s);
+      },
+      "unpacking", ""));
 }
 
 TEST(DiagnoseTest, ComputeIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.1, .memory = 0.02, .unpack = 0.02}, seed);
-    return Decode(s);
-  }, "compute", ""));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.1, .memory = 0.02, .unpack = 0.02}, seed);
+        return Decode(s);
+      },
+      "compute", ""));
 }
 
 TEST(DiagnoseTest, OverheadIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.01, .memory = 0.01, .unpack = 0.01, .overhead = 0.1}, seed);
-    return Decode(s);
-  }, "runtime_overhead", ""));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.01, .memory = 0.01, .unpack = 0.01, .overhead = 0.1}, seed);
+        return Decode(s);
+      },
+      "runtime_overhead", ""));
 }
 
 TEST(DiagnoseTest, AttentionIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.01, .memory = 0.02, .unpack = 0.01, .attention = 0.1}, seed);
-    return Decode(s);
-  }, "attention", ""));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.01, .memory = 0.02, .unpack = 0.01, .attention = 0.1}, seed);
+        return Decode(s);
+      },
+      "attention", ""));
 }
 
 TEST(DiagnoseTest, OneThreadIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.03, .memory = 0.06, .unpack = 0.06}, seed);
-    Evidence e = Decode(s);
-    e.decode.levers = {LeverOf(s, "threads", "-t 2", {0.5, 0.6, 0.5, 0.5, 1})};
-    return e;
-  }, "", "threads"));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.03, .memory = 0.06, .unpack = 0.06}, seed);
+        Evidence e = Decode(s);
+        e.decode.levers = {LeverOf(s, "threads", "-t 2", {0.5, 0.6, 0.5, 0.5, 1})};
+        return e;
+      },
+      "", "threads"));
 }
 
 TEST(DiagnoseTest, TheScalarKernelsAreFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.3, .memory = 0.02, .unpack = 0.5, .attention = 0.05}, seed);
-    Evidence e = Decode(s);
-    e.decode.levers = {LeverOf(s, "threads", "-t 2", {1, 1, 1, 1, 1}),
-                       LeverOf(s, "isa", "--isa avx512", {0.05, 1, 0.05, 0.1, 1})};
-    return e;
-  }, "", "isa"));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.3, .memory = 0.02, .unpack = 0.5, .attention = 0.05}, seed);
+        Evidence e = Decode(s);
+        e.decode.levers = {LeverOf(s, "threads", "-t 2", {1, 1, 1, 1, 1}),
+                           LeverOf(s, "isa", "--isa avx512", {0.05, 1, 0.05, 0.1, 1})};
+        return e;
+      },
+      "", "isa"));
 }
 
 TEST(DiagnoseTest, ATinyBatchIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({.compute = 0.005, .memory = 0.06, .unpack = 0.03}, seed);
-    Evidence e = Decode(s);
-    e.prefill.seconds = 5;
-    e.prefill.levers = {LeverOf(s, "batch", "-ub 512", {1, 0.01, 0.01, 1, 0.01})};
-    return e;
-  }, "", "batch"));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.005, .memory = 0.06, .unpack = 0.03}, seed);
+        Evidence e = Decode(s);
+        e.prefill.seconds = 5;
+        e.prefill.levers = {LeverOf(s, "batch", "-ub 512", {1, 0.01, 0.01, 1, 0.01})};
+        return e;
+      },
+      "", "batch"));
 }
 
 TEST(DiagnoseTest, WithheldCpuTimeIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({}, seed);
-    Evidence e = Decode(s);
-    for (double& share : e.cpu_shares) share = 0.5 + 0.04 * s.normal();
-    e.decode.levers = {LeverOf(s, "threads", "-t 2", {1, 1, 1, 1, 1})};
-    return e;
-  }, "power_thermal", "cpu_time"));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({}, seed);
+        Evidence e = Decode(s);
+        for (double& share : e.cpu_shares) share = 0.5 + 0.04 * s.normal();
+        e.decode.levers = {LeverOf(s, "threads", "-t 2", {1, 1, 1, 1, 1})};
+        return e;
+      },
+      "power_thermal", "cpu_time"));
 }
 
 TEST(DiagnoseTest, AClockThatFallsIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({}, seed);
-    Evidence e = Decode(s);
-    for (double& ratio : e.rest_ratios) ratio = 0.6 + 0.03 * s.normal();
-    return e;
-  }, "power_thermal", "cpu_time"));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({}, seed);
+        Evidence e = Decode(s);
+        for (double& ratio : e.rest_ratios) ratio = 0.6 + 0.03 * s.normal();
+        return e;
+      },
+      "power_thermal", "cpu_time"));
 }
 
 TEST(DiagnoseTest, ASlowServerIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({}, seed);
-    Evidence e = Decode(s);
-    for (double& share : e.service_shares) share = 0.6 + 0.05 * s.normal();
-    return e;
-  }, "service", "server"));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({}, seed);
+        Evidence e = Decode(s);
+        for (double& share : e.service_shares) share = 0.6 + 0.05 * s.normal();
+        return e;
+      },
+      "service", "server"));
 }
 
 TEST(DiagnoseTest, ASlowClientIsFound) {
-  ExpectFound(Try([](uint64_t seed) {
-    Simulation s({}, seed);
-    Evidence e = Decode(s);
-    for (double& share : e.service_shares) share = 0.6 + 0.05 * s.normal();
-    for (double& share : e.client_shares) share = 0.55 + 0.05 * s.normal();
-    return e;
-  }, "service", "client"));
+  ExpectFound(Try(
+      [](uint64_t seed) {
+        Simulation s({}, seed);
+        Evidence e = Decode(s);
+        for (double& share : e.service_shares) share = 0.6 + 0.05 * s.normal();
+        for (double& share : e.client_shares) share = 0.55 + 0.05 * s.normal();
+        return e;
+      },
+      "service", "client"));
 }
 
 TEST(DiagnoseTest, ARefusalIsCapacity) {
@@ -226,17 +252,21 @@ TEST(DiagnoseTest, ARefusalIsCapacity) {
 
 // Two equal parts, or too few interventions: no name is better than a wrong one.
 TEST(DiagnoseTest, WhatCannotBeToldApartIsUndetermined) {
-  const Count equal = Try([](uint64_t seed) {
-    Simulation s({.compute = 0.05, .memory = 0.05, .unpack = 0.005}, seed);
-    return Decode(s);
-  }, "none", "none");
+  const Count equal = Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.05, .memory = 0.05, .unpack = 0.005}, seed);
+        return Decode(s);
+      },
+      "none", "none");
   EXPECT_LE(equal.wrong, kTrials / 4);  // a name of one of both is no error of kind, though chance named it
-  const Count few = Try([](uint64_t seed) {
-    Simulation s({.compute = 0.01, .memory = 0.01, .unpack = 0.1}, seed);
-    Evidence e = Decode(s);
-    e.decode.responses = {s.Answer("threads 2 -> 1", {2, 1.9, 2, 2, 1})};
-    return e;
-  }, "none", "none");
+  const Count few = Try(
+      [](uint64_t seed) {
+        Simulation s({.compute = 0.01, .memory = 0.01, .unpack = 0.1}, seed);
+        Evidence e = Decode(s);
+        e.decode.responses = {s.Answer("threads 2 -> 1", {2, 1.9, 2, 2, 1})};
+        return e;
+      },
+      "none", "none");
   EXPECT_EQ(few.undetermined, kTrials);
   const Diagnosis nothing = Diagnose({});
   EXPECT_EQ(nothing.bottleneck, "undetermined");
@@ -268,6 +298,15 @@ TEST(DiagnoseTest, SharesHoldTheTruth) {
     EXPECT_NEAR(sum, 1, 0.1);
   }
   EXPECT_GE(held, 90);  // of 100
+}
+
+TEST(DiagnoseTest, ALimitTellsApartWhatAnswersDoNot) {
+  Simulation s({.compute = 0.005, .memory = 0.1, .unpack = 0.02, .overhead = 0.005}, 7);
+  Evidence e = Decode(s);
+  e.decode.responses = {s.Answer("threads 2 -> 1", {2, 2, 2, 2, 1}), s.Answer("4 tokens a step", {4, 1, 1, 4, 1})};
+  EXPECT_EQ(Diagnose(e).bottleneck, "undetermined");
+  e.decode.limits = {{"unpacking", {0, 0, 1, 0, 0}, 0.25}};
+  EXPECT_EQ(Diagnose(e).bottleneck, "memory_bandwidth");
 }
 
 TEST(DiagnoseTest, APredictionFollowsTheShares) {

@@ -20,7 +20,9 @@ const backend::PeakProbe* Find(const std::vector<backend::PeakProbe>& probes, co
   return nullptr;
 }
 
-double Ratio(double with, double without, double fallback) { return without > 0 && with > 0 ? with / without : fallback; }
+double Ratio(double with, double without, double fallback) {
+  return without > 0 && with > 0 ? with / without : fallback;
+}
 
 }  // namespace
 

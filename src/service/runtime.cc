@@ -246,11 +246,10 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   Timer timer;
   RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.path));
   runtime->times_.open_ms = timer.Lap();
-  RIDGE_ASSIGN_OR_RETURN(runtime->model_,
-                         model::Model::Load(std::move(file),
-                                            options.embeddings ? model::ModelOutput::kEmbeddings
-                                                               : model::ModelOutput::kLogits,
-                                            options.first_layers));
+  RIDGE_ASSIGN_OR_RETURN(runtime->model_, model::Model::Load(std::move(file),
+                                                             options.embeddings ? model::ModelOutput::kEmbeddings
+                                                                                : model::ModelOutput::kLogits,
+                                                             options.first_layers));
   if (options.draft != nullptr) RIDGE_RETURN_IF_ERROR(CheckDraftModel(*runtime->model_, options.draft->model()));
   RIDGE_RETURN_IF_ERROR(runtime->ResolveContext(options));
   if (options.most_tokens && runtime->context_tokens_ > *options.most_tokens) {

@@ -44,7 +44,7 @@ struct RuntimeOptions {
   graph::PassSet passes = graph::PassSet::All();
   bool flash_attention = true;
   bool strict = false;
-  bool blas = false;  // --matmul blas: turns off the passes that keep no float activations
+  bool blas = false;         // --matmul blas: turns off the passes that keep no float activations
   int64_t first_layers = 0;  // see Model::Load: an intervention of `ridge diagnose`
   PlacementOptions placement = {};
   bool dry_run =
