@@ -305,8 +305,10 @@ TEST(DiagnoseTest, ALimitTellsApartWhatAnswersDoNot) {
   Evidence e = Decode(s);
   e.decode.responses = {s.Answer("threads 2 -> 1", {2, 2, 2, 2, 1}), s.Answer("4 tokens a step", {4, 1, 1, 4, 1})};
   EXPECT_EQ(Diagnose(e).bottleneck, "undetermined");
-  e.decode.limits = {{"unpacking", {0, 0, 1, 0, 0}, 0.25}};
-  EXPECT_EQ(Diagnose(e).bottleneck, "memory_bandwidth");
+  e.decode.limits = {{"unpacking", {0, 0, 1, 0, 0}, 0.2, 0.04},
+                     {"attention and runtime_overhead", {0, 0, 0, 1, 1}, 0.2, 0.04}};
+  const Diagnosis d = Diagnose(e);
+  EXPECT_EQ(d.bottleneck, "memory_bandwidth") << d.reason;
 }
 
 TEST(DiagnoseTest, APredictionFollowsTheShares) {

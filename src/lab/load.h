@@ -39,7 +39,7 @@ struct LoadOptions {
   uint64_t seed = 1;
   double timeout_s = 300;
   bool ignore_eos = false;
-  bool keep_text = false;  // RequestRecord::text and its companions
+  bool keep_text = false;    // RequestRecord::text and its companions
   double chunk_delay_s = 0;  // the client takes so long over each chunk of text, as a slow one does
   std::function<bool()> cancelled = {};
   std::function<void(int64_t done, int64_t of)> progress = {};
