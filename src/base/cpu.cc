@@ -28,6 +28,14 @@ uint64_t SavedRegisters() {
 
 bool Bit(uint32_t word, int bit) { return ((word >> bit) & 1u) != 0; }
 
+std::string Vendor() {
+  uint32_t a = 0, words[3] = {};
+  if (!__get_cpuid(0, &a, &words[0], &words[2], &words[1])) return "";
+  char text[sizeof(words)];
+  std::memcpy(text, words, sizeof(words));
+  return std::string(text, sizeof(text));
+}
+
 std::string Brand() {
   uint32_t words[12] = {};
   uint32_t a = 0, b = 0, c = 0, d = 0;
@@ -65,6 +73,7 @@ CpuFeatures Detect() {
   f.avx512_vl = zmm && Bit(b, 31);
   f.avx512_vbmi = zmm && Bit(c, 1);
   f.avx512_vnni = zmm && Bit(c, 11);
+  f.narrow_ports = f.avx512_f && Vendor() == "GenuineIntel";
   f.amx_bf16 = tiles && Bit(d, 22);
   f.amx_tile = tiles && Bit(d, 24);
   f.amx_int8 = tiles && Bit(d, 25);

@@ -95,22 +95,28 @@ struct Activations {
 
 constexpr float kPoison = 1234567.0f;
 
-// The product, in a buffer whose padding is poisoned; checks that the padding is untouched.
+// The product, in a buffer whose padding is poisoned; checks that the padding is untouched, and that the tiles for both kinds of processors agree.
 std::vector<float> Multiply(const Kernels& kernels, const TestMatrix& m, const Activations& a, int64_t tokens,
                             const float* bias) {
   const int64_t stride = m.n + 5;
   std::vector<float> out(static_cast<size_t>(tokens * stride), kPoison);
-  kernels.matmul[static_cast<int>(m.kind)]({.panels = m.panels.data(),
-                                            .panel_bytes = PanelBytes(m.kind, m.k),
-                                            .panel_begin = 0,
-                                            .panel_end = (m.n + kPanelRows - 1) / kPanelRows,
-                                            .n_rows = m.n,
-                                            .x = a.view(),
-                                            .token_begin = 0,
-                                            .token_end = tokens,
-                                            .out = out.data(),
-                                            .out_stride = stride,
-                                            .bias = bias});
+  MatMulArgs args{.panels = m.panels.data(),
+                  .panel_bytes = PanelBytes(m.kind, m.k),
+                  .panel_begin = 0,
+                  .panel_end = (m.n + kPanelRows - 1) / kPanelRows,
+                  .n_rows = m.n,
+                  .x = a.view(),
+                  .token_begin = 0,
+                  .token_end = tokens,
+                  .out = out.data(),
+                  .out_stride = stride,
+                  .bias = bias};
+  kernels.matmul[static_cast<int>(m.kind)](args);
+  std::vector<float> narrow(out.size(), kPoison);
+  args.out = narrow.data();
+  args.narrow_ports = true;
+  kernels.matmul[static_cast<int>(m.kind)](args);
+  EXPECT_TRUE(SameBitsOrNan(out, narrow)) << kernels.isa << ": the tiles of another processor";
   for (int64_t t = 0; t < tokens; t++) {
     for (int64_t i = m.n; i < stride; i++)
       EXPECT_EQ(out[static_cast<size_t>(t * stride + i)], kPoison) << "padding overwritten";

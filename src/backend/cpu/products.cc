@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "backend/cpu/program.h"
+#include "base/cpu.h"
 
 namespace ridge::cpu {
 namespace {
@@ -50,7 +51,8 @@ void CpuProgram::Panels(const Product& p, int64_t panel_begin, int64_t panel_end
                   .out = out,
                   .out_stride = out_stride,
                   .bias = p.bias == nullptr ? nullptr : p.bias + row,
-                  .residual = p.residual == nullptr ? nullptr : p.residual + token_begin * p.out_stride + row};
+                  .residual = p.residual == nullptr ? nullptr : p.residual + token_begin * p.out_stride + row,
+                  .narrow_ports = Cpu().narrow_ports};
   if (m.kind) {
     args.panels = m.expert(p.expert) + panel_begin * m.panel_bytes;
     kernels_->matmul[static_cast<int>(*m.kind)](args);

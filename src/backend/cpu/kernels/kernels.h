@@ -36,6 +36,7 @@ struct MatMulArgs {
   int64_t out_stride = 0;
   const float* bias = nullptr;
   const float* residual = nullptr;  // [T, out_stride] like out, and may be out itself
+  bool narrow_ports = false;  // of the processor (base/cpu.h): which tiles are the fastest, never what they compute
 };
 
 // KV is kept in tiles of 16 consecutive tokens of one KV head; a page is page_tokens / 16 tiles. Of K, tokens lie along the lanes; of V,

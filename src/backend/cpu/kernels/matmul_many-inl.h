@@ -1,7 +1,7 @@
-// Panel matmul of many tokens: 256 columns of a tile's rows and their scales are unpacked once and used for up to 64 tokens, four at a time;
+// Panel matmul of many tokens: 256 columns of a tile's rows and their scales are unpacked once and used for up to 64 tokens, kM at a time;
 // the sums of those tokens wait in the first cache meanwhile. The sums of quants with an offset begin with what takes it off.
 //
-//   MatMulMany<PanelKind::kQ4_K>(args);
+//   MatMulMany<PanelKind::kQ4_K, 4>(args);
 //
 // Numerics: those of matmul-inl.h. Integer sums are exact in any order, the multiply-adds of an output element come in increasing k.
 #pragma once
@@ -11,7 +11,8 @@
 namespace RIDGE_ISA {
 
 constexpr int kManyTokens = 64;  // share what is unpacked
-constexpr int kTileTokens = 4;
+constexpr int64_t kManyNarrow =
+    9;  // tokens from which unpacking once pays for all kinds where unpacking takes ports from multiplies
 constexpr int kUnpackColumns = 256;  // at a time
 
 template <class K>
@@ -245,10 +246,10 @@ static inline void Chunk256(const Unpacked<K>& u, const Tokens<kM>& x, int64_t c
   }
 }
 
-template <PanelKind kind>
+template <PanelKind kind, int kM>
 static void MatMulMany(const MatMulArgs& a) {
   using K = Kind<kind>;
-  constexpr int kM = kTileTokens, kPanels = kPanelsOf<kColumns>;
+  constexpr int kPanels = kPanelsOf<kColumns>;
   constexpr int kBlocks = Blocks256<K>() ? 1 : 8;  // of the file's, in a chunk
   const int64_t n_blocks = a.x.k / (kUnpackColumns / kBlocks), chunks = (n_blocks + kBlocks - 1) / kBlocks;
   Unpacked<K> u;
@@ -323,8 +324,11 @@ static void MatMul(const MatMulArgs& a) {
     for (int64_t p = a.panel_begin; p < a.panel_end; p++) Tile<kind, kOnePanel, 1>(a, p, a.token_begin);
     return;
   }
+  if constexpr (kMaxTokens >= 8) {
+    if (a.narrow_ports && tokens >= kManyNarrow) return MatMulMany<kind, 8>(a);
+  }
   if constexpr (K::kMany != INT64_MAX) {
-    if (tokens >= K::kMany) return MatMulMany<kind>(a);
+    if (tokens >= K::kMany) return MatMulMany<kind, 4>(a);
   }
   [[maybe_unused]] const bool large = tokens <= 32;
   for (int64_t p = a.panel_begin; p < a.panel_end; p += kPanelsOf<kColumns>) {
