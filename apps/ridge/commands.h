@@ -20,6 +20,7 @@ void AddLogits(CLI::App& root, Invocation& invocation);
 void AddList(CLI::App& root, Invocation& invocation);
 void AddMonitor(CLI::App& root, Invocation& invocation);
 void AddPerplexity(CLI::App& root, Invocation& invocation);
+void AddPlan(CLI::App& root, Invocation& invocation);
 void AddPull(CLI::App& root, Invocation& invocation);
 void AddRm(CLI::App& root, Invocation& invocation);
 void AddRoofline(CLI::App& root, Invocation& invocation);
@@ -28,6 +29,7 @@ void AddServe(CLI::App& root, Invocation& invocation);
 void AddShow(CLI::App& root, Invocation& invocation);
 void AddTemplate(CLI::App& root, Invocation& invocation);
 void AddTokenize(CLI::App& root, Invocation& invocation);
+void AddTune(CLI::App& root, Invocation& invocation);
 
 // In the order in which --help shows them; one a line, so that two additions do not meet.
 // clang-format off
@@ -44,6 +46,8 @@ inline constexpr AddCommand kCommands[] = {
     AddMonitor,
     AddLab,
     AddDiagnose,
+    AddPlan,
+    AddTune,
     AddLoad,
     AddInspect,
     AddTokenize,

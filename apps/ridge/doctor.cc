@@ -18,6 +18,7 @@
 #include "build_config.h"
 #include "ceilings.h"
 #include "commands.h"
+#include "doctor_check.h"
 #include "hub/store.h"
 #include "revision.h"
 
@@ -25,8 +26,6 @@ namespace ridge::app {
 namespace {
 
 namespace fs = std::filesystem;
-
-enum class State { kOk, kWarn, kFail, kNotApplicable };
 
 std::string_view Name(State state) {
   switch (state) {
@@ -37,13 +36,6 @@ std::string_view Name(State state) {
   }
   return "fail";
 }
-
-struct Check {
-  std::string id;
-  State state;
-  std::string evidence;
-  std::string remedy = {};  // empty where nothing is to be done
-};
 
 std::string Gib(uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30)); }
 
@@ -261,12 +253,22 @@ Check CheckBuild() {
   return {"build", State::kOk, evidence};
 }
 
-Status Doctor(Output& out) {
+struct DoctorOptions {
+  bool kernels = false;
+  ModelQuestion model;
+};
+
+Status Doctor(const DoctorOptions& o, Output& out) {
   const CpuBudget threads = ProbeThreads(ResolveThreads(std::nullopt));
-  const std::vector<Check> checks = {CheckSystem(),   CheckCpu(),    CheckIsa(),         CheckThreads(threads),
-                                     CheckCpuQuota(), CheckMemory(), CheckMemoryLimit(), CheckHugePages(),
-                                     CheckGovernor(), CheckLoad(),   CheckRoofline(),    CheckGpu(),
-                                     CheckStore(),    CheckPip(),    CheckBuild()};
+  std::vector<Check> checks = {CheckSystem(),   CheckCpu(),    CheckIsa(),         CheckThreads(threads),
+                               CheckCpuQuota(), CheckMemory(), CheckMemoryLimit(), CheckHugePages(),
+                               CheckGovernor(), CheckLoad(),   CheckRoofline(),    CheckGpu(),
+                               CheckStore(),    CheckPip(),    CheckBuild()};
+  for (Check& check : MachineChecks(threads.threads)) checks.push_back(std::move(check));
+  if (!o.model.model.empty()) {
+    RIDGE_ASSIGN_OR_RETURN(std::vector<Check> more, ModelChecks(o.model));
+    for (Check& check : more) checks.push_back(std::move(check));
+  }
   if (out.json) {
     Json document;
     Json& list = document["checks"] = Json::array();
@@ -292,8 +294,8 @@ Status Doctor(Output& out) {
   std::string text;
   for (const Check& check : checks) {
     const std::string_view state = check.state == State::kNotApplicable ? "-" : Name(check.state);
-    text += fmt::format("{:<5} {:<14} {}\n", state, check.id, check.evidence);
-    if (!check.remedy.empty()) text += fmt::format("{:<5} {:<14} remedy: {}\n", "", "", check.remedy);
+    text += fmt::format("{:<5} {:<18} {}\n", state, check.id, check.evidence);
+    if (!check.remedy.empty()) text += fmt::format("{:<5} {:<18} remedy: {}\n", "", "", check.remedy);
   }
   return out.Write(text);
 }
@@ -350,14 +352,23 @@ Status Kernels(Output& out) {
 }  // namespace
 
 void AddDoctor(CLI::App& root, Invocation& invocation) {
-  auto kernels = std::make_shared<bool>(false);
-  CLI::App* app =
-      AddSubcommand(root, "doctor", "what this machine and this binary are, and what is misconfigured", "ridge doctor");
+  auto o = std::make_shared<DoctorOptions>();
+  CLI::App* app = AddSubcommand(root, "doctor", "what this machine and this binary are, and what is misconfigured",
+                                "ridge doctor\n  ridge doctor -m smollm2:135m -c 8192");
   app->add_flag(
-      "--kernels", *kernels,
+      "--kernels", o->kernels,
       "instead: the matrix kernel of every tensor type on every ISA target, with its tile for one token / for many "
       "(rows x tokens)");
-  invocation.Bind(app, [kernels](Output& out) { return *kernels ? Kernels(out) : Doctor(out); });
+  app->add_option("-m,--model", o->model.model,
+                  "check this model too: are its types accelerated, does its KV fit, is the context sensible, was its "
+                  "quality tested");
+  app->add_option("-c,--ctx-size", o->model.context, "with -m: the context in tokens, as for ridge run");
+  app->add_option("--evidence", o->model.evidence, "with -m: folder of a ridge lab experiment that tested its quality");
+  invocation.Bind(app, [o](Output& out) -> Status {
+    if (o->model.model.empty() && (o->model.context || !o->model.evidence.empty()))
+      return Fail(Code::kUsage, "-c and --evidence go with -m");
+    return o->kernels ? Kernels(out) : Doctor(*o, out);
+  });
 }
 
 }  // namespace ridge::app

@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "profile.h"
 #include "pull_progress.h"
 #include "text_table.h"
 
@@ -78,6 +79,8 @@ void ModelOptions::Add(CLI::App* app) {
                   "-ngl: accepted and resolved to 0, with the reason: this build computes on the CPU only");
   app->add_option("--panel-cache", panel_cache_,
                   "keep repacked weights in this folder and load them from there: nothing is written without it");
+  app->add_option("--profile", profile_,
+                  "settings that ridge tune wrote for this model and machine (-t, -ub), where they are not given");
   app->add_option("--matmul", matmul_, kMatMulHelp)->capture_default_str();
   app->add_flag("--strict", strict_, "an op without a fast kernel, and a setting that cannot be kept, are errors");
 }
@@ -156,9 +159,20 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
   return options;
 }
 
+Status ModelOptions::ApplyProfile(service::RuntimeOptions& options) const {
+  if (profile_.empty()) return {};
+  RIDGE_ASSIGN_OR_RETURN(const Profile profile, Profile::Read(profile_));
+  RIDGE_RETURN_IF_ERROR(profile.Check(options.path));
+  if (!options.threads) options.threads = profile.threads;
+  if (!options.chunk_tokens && !options.batch_tokens) options.chunk_tokens = profile.chunk_tokens;
+  Note(profile_ + ": " + profile.Flags() + ", where the command line says nothing else");
+  return {};
+}
+
 Result<std::unique_ptr<service::Runtime>> ModelOptions::Load(const LoadNeeds& needs) const {
   RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, Check(needs));
   RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(model_));
+  RIDGE_RETURN_IF_ERROR(ApplyProfile(options));
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, service::Runtime::Load(options));
   for (const std::string& note : runtime->notes()) Note(note);
   if (const std::vector<std::string>& unused = runtime->model().unused(); !unused.empty()) {

@@ -38,11 +38,15 @@ class ModelOptions {
   // Finds or fetches the model and loads it.
   Result<std::unique_ptr<service::Runtime>> Load(const LoadNeeds& needs = {}) const;
 
+  // --profile, where it was given: settings that the command line leaves open. The path is resolved.
+  Status ApplyProfile(service::RuntimeOptions& options) const;
+
   const std::string& model() const { return model_; }  // as typed
   bool strict() const { return strict_; }
 
  private:
-  std::string model_, isa_, panel_cache_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto", fusion_ = "on";
+  std::string model_, isa_, panel_cache_, profile_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto",
+                                                    fusion_ = "on";
   std::optional<int> threads_, gpu_layers_;
   std::optional<int64_t> context_, batch_, chunk_;
   PlacementOptions placement_;

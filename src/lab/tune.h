@@ -1,0 +1,48 @@
+// Successive elimination: which of several settings is faster than the one that is there, and when to stop asking.
+//
+//   Elimination e({"1", "2", "4"}, 2);                 // the second one is there now
+//   while (auto turn = e.Next()) e.Add(*turn, pairs_of(*turn));   // times with / without
+//   e.winner();                                        // an index; the present one where no difference was proved
+//
+// Guarantees: pure. A setting is dropped as soon as it is proved slower (the interval of the median of its ratios, whose level is shared out over all
+// comparisons and looks); one that is not proved faster by more than the floor never wins, however fast it looked.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "lab/statistics.h"
+
+namespace ridge::lab {
+
+// Between order statistics, with at least this confidence; nullopt: there are too few samples for it.
+std::optional<Interval> MedianIntervalAt(std::vector<double> samples, double confidence);
+
+class Elimination {
+ public:
+  enum class State { kOpen, kFaster, kSlower, kNoDifference };
+  struct Entry {
+    std::string value;
+    std::vector<double> ratios;
+    State state = State::kOpen;
+    std::optional<Interval> interval;
+  };
+
+  // floor: differences below are none (the A/A deviation); most_pairs: of each value.
+  Elimination(const std::vector<std::string>& values, size_t present, double floor = 0.02, size_t most_pairs = 24);
+
+  std::optional<size_t> Next() const;  // the open value with the fewest pairs; nullopt: all is decided
+  void Add(size_t value, const std::vector<double>& ratios);
+  size_t present() const { return present_; }
+  size_t winner() const;
+  const std::vector<Entry>& entries() const { return entries_; }
+
+ private:
+  std::vector<Entry> entries_;
+  size_t present_, most_pairs_;
+  double floor_, confidence_;
+};
+std::string_view Name(Elimination::State state);  // "faster"
+
+}  // namespace ridge::lab
