@@ -1,6 +1,16 @@
 // The actions of ridge lab: one file each, called by lab.cc.
 //
-//   Status LabRun(const LabOptions& options, Output& out);    // options.targets[0] is the experiment's file
+//   // The experiment of `lab run`: its file, or what a ready-made one says for this device.
+struct LabFile {
+  std::string toml, folder;
+};
+Result<LabFile> OpenLabFile(const LabOptions& options);
+Status WriteLabFile(const LabOptions& options, const std::string& toml, Output& out);
+Status LabList(Output& out);
+// The answer to a homework question, in Markdown.
+Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& from);
+
+Status LabRun(const LabOptions& options, Output& out);    // options.targets[0] is the experiment's file
 #pragma once
 
 #include <string>
@@ -14,29 +24,22 @@ namespace ridge::app {
 struct LabOptions {
   std::string action;
   std::vector<std::string> targets;
-  std::string out;
   // run NAME: of a ready-made experiment.
   std::vector<std::string> models;
   std::string peer, url, write, from;
   int64_t blocks = 0;
+  std::string out;                          // run: folder; report: file
+  std::string language = "both";            // report
+  bool rederive = false, complete = false;  // check
+  std::string fail_on, again;               // compare
 };
-
-// The experiment of `lab run`: its file, or what a ready-made one says for this device.
-struct LabFile {
-  std::string toml, folder;
-};
-Result<LabFile> OpenLabFile(const LabOptions& options);
-Status WriteLabFile(const LabOptions& options, const std::string& toml, Output& out);
-Status LabList(Output& out);
-// The answer to a homework question, in Markdown.
-Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& from);
 
 Status LabRun(const LabOptions& options, Output& out);
 Status LabCheck(const LabOptions& options, Output& out);
 Status LabReport(const LabOptions& options, Output& out);
+Status LabCompare(const LabOptions& options, Output& out);
 
-// What an experiment has found, as `lab run` prints it at its end.
-// `from`: a log of elsewhere for the answer to a homework question.
-Status TellReport(const lab::Bundle& bundle, Output& out, const std::string& from = "");
+// What an experiment has found, as `lab run` prints it at its end. `from`: a log of elsewhere for the answer to a homework question.
+Status TellFindings(const lab::Bundle& bundle, Output& out, const std::string& from = "");
 
 }  // namespace ridge::app

@@ -1,18 +1,18 @@
-// ridge lab report: what an experiment has found.
+// ridge lab report: what experiments have found, as Markdown or as one HTML page, in Chinese, English or both.
 #include <fmt/format.h>
 
+#include <filesystem>
+
 #include "lab.h"
+#include "lab/evidence/document.h"
+#include "lab/evidence/files.h"
+#include "lab/evidence/report.h"
 #include "lab/homework.h"
-#include "lab/machine.h"
+#include "model_options.h"
 #include "text_table.h"
 
 namespace ridge::app {
 namespace {
-
-std::string Hardware() {
-  const lab::Machine m = lab::ReadMachine();
-  return fmt::format("{}, {} CPUs, {} GiB", Printable(m.cpu), m.cpus, m.memory_gib);
-}
 
 Json FindingJson(const lab::Finding& f) {
   const auto number = [](const std::optional<double>& v) { return v ? Json(*v) : Json(nullptr); };
@@ -32,30 +32,90 @@ Json FindingJson(const lab::Finding& f) {
           {"better", f.better}};
 }
 
+Json EvidenceJson(const lab::Evidence& e) {
+  Json findings = Json::array();
+  for (const lab::Finding& f : e.findings) findings.push_back(FindingJson(f));
+  Json not_run = Json::object();
+  for (const auto& [value, why] : e.experiment.not_run) not_run[value] = why;
+  return {{"name", e.experiment.name},
+          {"folder", e.folder},
+          {"hardware", e.hardware.empty() ? Json(nullptr) : Json(e.hardware)},
+          {"flag", e.experiment.flag},
+          {"runs", e.runs.size()},
+          {"planned", e.planned},
+          {"samples", e.samples.size()},
+          {"findings", std::move(findings)},
+          {"not_run", std::move(not_run)},
+          {"conclusions", lab::Conclusions(e, {lab::Language::kEnglish})}};
+}
+
+Result<std::vector<lab::Language>> Languages(const std::string& name) {
+  if (name == "en") return std::vector{lab::Language::kEnglish};
+  if (name == "zh") return std::vector{lab::Language::kChinese};
+  if (name == "both") return std::vector{lab::Language::kEnglish, lab::Language::kChinese};
+  return Fail(Code::kUsage, "unknown language").Where("--lang").Found(name).Expected("zh, en or both");
+}
+
+// Of the file, resolved, one that lies in sealed evidence.
+bool LiesIn(const std::string& file, const std::string& folder) {
+  std::error_code error;
+  const auto inner = std::filesystem::weakly_canonical(file, error)
+                         .lexically_relative(std::filesystem::weakly_canonical(folder, error));
+  return !error && !inner.empty() && *inner.begin() != "..";
+}
+
 }  // namespace
 
-Status TellReport(const lab::Bundle& bundle, Output& out, const std::string& from) {
-  RIDGE_ASSIGN_OR_RETURN(const std::vector<lab::RunSample> samples, bundle.Samples());
-  RIDGE_ASSIGN_OR_RETURN(const std::string report, lab::ReportMarkdown(bundle, Hardware()));
+Status TellFindings(const lab::Bundle& bundle, Output& out, const std::string& from) {
+  RIDGE_ASSIGN_OR_RETURN(const lab::Evidence evidence, lab::ReadEvidence(bundle));
   std::string homework;
   if (lab::HomeworkNumber(bundle.experiment()) > 0) {
     RIDGE_ASSIGN_OR_RETURN(homework, HomeworkText(bundle, from));
   }
-  if (!out.json) return out.Write(report + (homework.empty() ? "" : "\n" + homework));
-  Json findings = Json::array();
-  for (const lab::Finding& f : lab::Analyse(bundle.experiment(), samples)) findings.push_back(FindingJson(f));
-  return out.Document({{"name", bundle.experiment().name},
-                       {"folder", bundle.folder()},
-                       {"flag", bundle.experiment().flag},
-                       {"samples", samples.size()},
-                       {"not_run", bundle.experiment().not_run},
-                       {"homework", homework.empty() ? Json(nullptr) : Json(homework)},
-                       {"findings", std::move(findings)}});
+  if (out.json) {
+    Json document = EvidenceJson(evidence);
+    document["homework"] = homework.empty() ? Json(nullptr) : Json(homework);
+    return out.Document(document);
+  }
+  std::string text;
+  for (const std::string& c : lab::Conclusions(evidence, {lab::Language::kEnglish})) text += Printable(c) + "\n";
+  return out.Write(text + (homework.empty() ? "" : "\n" + homework));
 }
 
 Status LabReport(const LabOptions& o, Output& out) {
-  RIDGE_ASSIGN_OR_RETURN(const lab::Bundle bundle, lab::Bundle::Open(o.targets[0]));
-  return TellReport(bundle, out);
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<lab::Language> languages, Languages(o.language));
+  const bool html = o.out.ends_with(".html") || o.out.ends_with(".htm");
+  if (!o.out.empty() && !html && !o.out.ends_with(".md"))
+    return Fail(Code::kUsage, "unknown form of a report")
+        .Where("-o")
+        .Found(o.out)
+        .Expected("a name that ends in .md or .html");
+  std::vector<lab::Evidence> evidences;
+  for (const std::string& target : o.targets) {
+    RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, lab::FindBundles(target));
+    for (const std::string& folder : folders) {
+      if (!o.out.empty() && LiesIn(o.out, folder))
+        return Fail(Code::kUsage, "the report would lie in sealed evidence")
+            .Where("-o")
+            .Found(o.out)
+            .Remedy("write it beside the folder; one of this experiment alone is in it already");
+      RIDGE_ASSIGN_OR_RETURN(const lab::Bundle bundle, lab::Bundle::Open(folder));
+      RIDGE_ASSIGN_OR_RETURN(lab::Evidence evidence, lab::ReadEvidence(bundle));
+      evidences.push_back(std::move(evidence));
+    }
+  }
+  std::vector<lab::Document> documents;
+  for (const lab::Language language : languages) documents.push_back(lab::ReportOf(evidences, language));
+  if (!o.out.empty()) {
+    RIDGE_RETURN_IF_ERROR(lab::WriteWhole(o.out, html ? lab::ToHtml(documents) : lab::ToMarkdown(documents)));
+    Note("report: " + o.out);
+  }
+  if (out.json) {
+    Json all = Json::array();
+    for (const lab::Evidence& e : evidences) all.push_back(EvidenceJson(e));
+    return out.Document(evidences.size() == 1 ? all[0] : Json{{"experiments", std::move(all)}});
+  }
+  return o.out.empty() ? out.Write(lab::ToMarkdown(documents)) : Status();
 }
 
 }  // namespace ridge::app

@@ -1,6 +1,5 @@
 // ridge lab run: makes the runs of an experiment that are not there yet.
 #include <fmt/format.h>
-#include <sys/utsname.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -8,40 +7,26 @@
 #include <iterator>
 
 #include "base/topology.h"
+#include "ceilings.h"
 #include "interrupt.h"
 #include "lab.h"
-#include "lab/machine.h"
+#include "lab/evidence/environment.h"
+#include "lab/evidence/files.h"
+#include "lab/evidence/seal.h"
+#include "lab/roofline_json.h"
 #include "model_options.h"
 
 namespace ridge::app {
 namespace {
 
-Json Environment() {
-  const lab::Machine m = lab::ReadMachine();
-  utsname system{};
-  uname(&system);
-  const auto first_line = [](const char* path) -> Json {
-    std::ifstream file(path);
-    std::string line;
-    return std::getline(file, line) ? Json(line) : Json(nullptr);
-  };
-  return {{"ridge", RIDGE_VERSION},
-          {"cpu", m.cpu},
-          {"features", m.features},
-          {"cpus", m.cpus},
-          {"cores", m.cores},
-          {"l2_bytes", m.l2_bytes},
-          {"l3_bytes", m.l3_bytes},
-          {"memory_gib", m.memory_gib},
-          {"huge_pages", m.huge_pages},
-          {"kernel", system.release},
-          {"architecture", system.machine},
-          {"governor", first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor")},
-          {"microcode", first_line("/sys/devices/system/cpu/cpu0/microcode/version")},
-          {"hypervisor", first_line("/sys/hypervisor/type")},
-          {"gpu_driver", first_line("/proc/driver/nvidia/version")},
-          {"memory", ReadMemory().reason},
-          {"threads", ResolveThreads({}).reason}};
+// What is written once, where the experiment begins: the machine, and its ceilings where they were measured.
+Status Begin(const lab::Bundle& bundle) {
+  const Json environment = lab::Environment(
+      {.framework = "ridge " + BuildName(), .threads = ResolveThreads({}).reason, .memory = ReadMemory().reason});
+  const Ceilings ceilings = Ceilings::Cached();
+  if (!ceilings.roofline()) Note("what bounds the runs will not be known: " + ceilings.reason());
+  return bundle.Begin(environment.dump(1, ' ', false, Json::error_handler_t::replace) + "\n",
+                      ceilings.roofline() ? lab::ToJson(*ceilings.roofline()).dump(1) + "\n" : "");
 }
 
 // The settings of each arm as its first run resolved them, compared as soon as all arms have run once.
@@ -72,19 +57,23 @@ Status LabRun(const LabOptions& o, Output& out) {
   }
   const lab::Bundle& bundle = *opened;
   const lab::Experiment& e = bundle.experiment();
+  RIDGE_RETURN_IF_ERROR(Begin(bundle));
   const std::vector<lab::PlannedRun> runs = lab::PlanRuns(e);
+  size_t made = 0;
   for (const lab::PlannedRun& run : runs) {
     RIDGE_ASSIGN_OR_RETURN(const lab::RunRecord record, bundle.Read(run));
     if (record.done) continue;
     Note(fmt::format("run {} of {}: {} {}", run.number + 1, runs.size(), e.flag, lab::ValueOf(e, run.arm)));
     RIDGE_RETURN_IF_ERROR(bundle.Run(run));
+    made++;
     if (run.block == 0) RIDGE_RETURN_IF_ERROR(Guard(bundle, runs));
   }
   RIDGE_RETURN_IF_ERROR(Guard(bundle, runs));
-  RIDGE_RETURN_IF_ERROR(bundle.Seal(Environment().dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
+  // What was sealed and not added to stays as it is: sealing it again would hide what has changed since.
+  if (made > 0 || !lab::ExistsBeneath(folder, "MANIFEST")) RIDGE_RETURN_IF_ERROR(lab::SealBundle(bundle));
   Note("evidence: " + folder);
   for (const auto& [value, why] : e.not_run) Note(fmt::format("not run: {} {}: {}", e.flag, value, why));
-  return TellReport(bundle, out, o.from);
+  return TellFindings(bundle, out, o.from);
 }
 
 }  // namespace ridge::app

@@ -2,17 +2,14 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
-#include <xxhash.h>
 
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <nlohmann/json.hpp>
 
-#include "base/atomic_file.h"
+#include "lab/evidence/files.h"
+#include "lab/evidence/watch.h"
 #include "lab/recorded.h"
 #include "lab/sampler.h"
 #include "lab/subjects/subject.h"
@@ -25,26 +22,12 @@ using Json = nlohmann::ordered_json;
 
 // As for the roofline (quiet.cc): a quiet machine shows 1-2 % of others and under 0.5 % of steal.
 constexpr double kMostOthersPercent = 6, kMostStealPercent = 2;
+constexpr double kSampleSeconds = 0.2;
+constexpr uint64_t kMostTomlBytes = 1 << 20;
 
-Result<std::string> ReadFile(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Fail(Code::kNotFound, "cannot open the file").Where(path);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (file.bad()) return Fail(Code::kInvalidData, "cannot read the file").Where(path);
-  return text;
-}
+std::string RunName(int64_t number, const char* kind) { return fmt::format("runs/{:04}.{}", number, kind); }
 
-Status WriteFile(const std::string& path, std::string_view text) {
-  RIDGE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
-  RIDGE_RETURN_IF_ERROR(file.Write(text));
-  return file.Commit();
-}
-
-std::string RunPath(const std::string& folder, int64_t number, const char* kind) {
-  return fmt::format("{}/runs/{:04}.{}", folder, number, kind);
-}
-
-// The longest of the readings whose names begin and end so.
+// The highest of the readings whose names begin and end so.
 std::string Highest(const Sample& sample, const Sampler& sampler, std::string_view begin, std::string_view end,
                     std::string_view what, std::string_view unit) {
   std::optional<double> most;
@@ -79,8 +62,6 @@ std::string Disturbed(const Sample& after, std::optional<double> cpu_s, double w
   return why;
 }
 
-std::string Hash(std::string_view text) { return fmt::format("{:016x}", XXH3_64bits(text.data(), text.size())); }
-
 }  // namespace
 
 Result<Bundle> Bundle::Create(const std::string& folder, std::string_view toml) {
@@ -90,26 +71,54 @@ Result<Bundle> Bundle::Create(const std::string& folder, std::string_view toml) 
   std::error_code error;
   fs::create_directories(folder + "/runs", error);
   if (error) return Fail(Code::kPermissionDenied, "cannot make the folder").Where(folder).Found(error.message());
-  if (const auto there = ReadFile(folder + "/experiment.toml"); there && *there != toml)
+  const auto there = ReadBeneath(folder, "experiment.toml");
+  if (!there && there.error().code != Code::kNotFound) return std::unexpected(there.error());
+  if (there && *there != toml)
     return Fail(Code::kAlreadyExists, "the folder holds another experiment")
         .Where(folder)
         .Remedy("give another with -o");
-  RIDGE_RETURN_IF_ERROR(WriteFile(folder + "/experiment.toml", toml));
+  if (!there) RIDGE_RETURN_IF_ERROR(WriteWhole(folder + "/experiment.toml", toml));
   return bundle;
+}
+
+Status Bundle::Begin(std::string_view environment_json, std::string_view roofline_json) const {
+  const auto there = ReadBeneath(folder_, "environment.json");
+  if (!there && there.error().code != Code::kNotFound) return std::unexpected(there.error());
+  // Without a run nothing is bound to a machine yet.
+  if (!there || !ExistsBeneath(folder_, RunName(0, "monitor.json"))) {
+    if (!roofline_json.empty()) RIDGE_RETURN_IF_ERROR(WriteWhole(folder_ + "/roofline.json", roofline_json));
+    return WriteWhole(folder_ + "/environment.json", environment_json);
+  }
+  // Runs of two machines or builds in one table would change more than the variable.
+  const Json before = Json::parse(*there, nullptr, false), now = Json::parse(environment_json, nullptr, false);
+  for (const char* key : {"machine_fingerprint", "ridge"}) {
+    const auto of = [&](const Json& j) {
+      return j.is_object() && j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : "(none)";
+    };
+    if (of(before) != of(now))
+      return Fail(Code::kInvalidArgument, "the runs that are there were made on another machine or by another build")
+          .Where(folder_ + "/environment.json: " + key)
+          .Found(of(now))
+          .Expected(of(before))
+          .Remedy("give another folder with -o");
+  }
+  return {};
 }
 
 Result<Bundle> Bundle::Open(const std::string& folder) {
   Bundle bundle;
   bundle.folder_ = folder;
-  RIDGE_ASSIGN_OR_RETURN(const std::string toml, ReadFile(folder + "/experiment.toml"));
+  RIDGE_ASSIGN_OR_RETURN(const std::string toml, ReadBeneath(folder, "experiment.toml", kMostTomlBytes));
   RIDGE_ASSIGN_OR_RETURN(bundle.experiment_, ParseExperiment(toml));
   return bundle;
 }
 
 Result<RunRecord> Bundle::Read(const PlannedRun& run) const {
   RunRecord record;
-  const auto monitor = ReadFile(RunPath(folder_, run.number, "monitor.json"));
-  if (!monitor) return record;
+  const std::string name = RunName(run.number, "monitor.json");
+  const auto monitor = ReadBeneath(folder_, name);
+  if (!monitor && monitor.error().code == Code::kNotFound) return record;
+  if (!monitor) return std::unexpected(monitor.error());
   const Json j = Json::parse(*monitor, nullptr, false);
   const auto number = [&](const char* key) -> std::optional<double> {
     return j.at(key).is_null() ? std::nullopt : std::optional(j.at(key).get<double>());
@@ -117,21 +126,28 @@ Result<RunRecord> Bundle::Read(const PlannedRun& run) const {
   try {
     record = {.done = true,
               .seconds = j.at("seconds"),
+              .begin_s = j.at("before_s"),
+              .end_s = j.at("after_s"),
+              .unix_s = j.at("unix_s"),
               .cpu_seconds = number("cpu_seconds"),
               .max_rss_mb = number("max_rss_mb"),
               .disturbed = j.at("disturbed"),
               .temperature = j.at("temperature"),
-              .power = j.at("power")};
+              .power = j.at("power"),
+              .subject = j.at("subject"),
+              .missing = j.at("missing")};
+    if (j.at("run") != run.number || j.at("block") != run.block || j.at("arm") != run.arm)
+      return Fail(Code::kInvalidData, "the record is of another run").Where(folder_ + "/" + name);
+    if (!(record.end_s >= record.begin_s) || !std::isfinite(record.unix_s))
+      return Fail(Code::kInvalidData, "times that cannot be").Where(folder_ + "/" + name);
   } catch (const Json::exception& e) {
-    return Fail(Code::kInvalidData, "a run's record is damaged")
-        .Where(RunPath(folder_, run.number, "monitor.json"))
-        .Found(e.what());
+    return Fail(Code::kInvalidData, "a run's record is damaged").Where(folder_ + "/" + name).Found(e.what());
   }
-  RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadFile(RunPath(folder_, run.number, "json")));
-  const std::string log = ReadFile(RunPath(folder_, run.number, "log")).value_or("");
+  RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadBeneath(folder_, RunName(run.number, "json")));
+  const std::string log = ReadBeneath(folder_, RunName(run.number, "log")).value_or("");
   auto output = SubjectOf(experiment_, run).Parse(out, log);
   if (!output) {
-    output.error().where = RunPath(folder_, run.number, "json");
+    output.error().where = folder_ + "/" + RunName(run.number, "json");
     return std::unexpected(std::move(output).error());
   }
   record.output = std::move(*output);
@@ -142,14 +158,16 @@ Result<RunRecord> Bundle::Read(const PlannedRun& run) const {
 Status Bundle::Run(const PlannedRun& run) const {
   const Subject& subject = SubjectOf(experiment_, run);
   RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> command, subject.Command(experiment_, run.arm));
-  const std::string out = RunPath(folder_, run.number, "json"), err = RunPath(folder_, run.number, "log");
+  const std::string out = folder_ + "/" + RunName(run.number, "json"), err = folder_ + "/" + RunName(run.number, "log");
   Sampler sampler(SamplerOptions{});
   const Sample before = sampler.Read();
+  Watch watch({.of_child = true, .interval_s = kSampleSeconds});
   RIDGE_ASSIGN_OR_RETURN(const Usage child, subject.Run(experiment_, run.arm, {out, err}));
   const Sample after = sampler.Read();
+  const std::string series = watch.Stop();
   if (child.status != 0) {
     std::string last;
-    if (const auto log = ReadFile(err)) {
+    if (const auto log = ReadBeneath(folder_, RunName(run.number, "log"))) {
       const std::vector<std::string_view> lines = Lines(*log);
       if (!lines.empty()) last = std::string(lines.back());
     }
@@ -169,7 +187,7 @@ Status Bundle::Run(const PlannedRun& run) const {
                   {"command", command},
                   {"before_s", before.after_s},
                   {"after_s", after.before_s},
-                  {"unix_s", before.unix_s},
+                  {"unix_s", before.unix_s + (before.after_s - before.before_s)},  // at before_s
                   {"seconds", seconds},
                   {"cpu_seconds", child.cpu_s ? Json(*child.cpu_s) : Json(nullptr)},
                   {"max_rss_mb", child.max_rss_mb ? Json(*child.max_rss_mb) : Json(nullptr)},
@@ -177,9 +195,13 @@ Status Bundle::Run(const PlannedRun& run) const {
                   {"temperature", Highest(after, sampler, "temp_", "_c", "temperature", "°C")},
                   {"power", Highest(after, sampler, "power_", "_w", "cpu energy", "W")},
                   {"readings", std::move(fields)},
-                  {"missing", std::move(missing)}};
-  return WriteFile(RunPath(folder_, run.number, "monitor.json"),
-                   j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
+                  {"missing", std::move(missing)},
+                  {"sample_interval_s", kSampleSeconds},
+                  {"samples", watch.samples()},
+                  {"watch_cpu_seconds", watch.cpu_seconds()}};
+  RIDGE_RETURN_IF_ERROR(WriteWhole(folder_ + "/" + RunName(run.number, "monitor.csv"), series));
+  return WriteWhole(folder_ + "/" + RunName(run.number, "monitor.json"),
+                    j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 Result<std::vector<RunSample>> Bundle::Samples() const {
@@ -192,149 +214,6 @@ Result<std::vector<RunSample>> Bundle::Samples() const {
           {run.number, run.block, run.arm, m.test, m.value, m.unit, m.higher_is_better, record.disturbed});
   }
   return samples;
-}
-
-Status Bundle::Seal(std::string_view environment_json) const {
-  RIDGE_RETURN_IF_ERROR(WriteFile(folder_ + "/environment.json", environment_json));
-  RIDGE_ASSIGN_OR_RETURN(const std::vector<RunSample> samples, Samples());
-  RIDGE_RETURN_IF_ERROR(WriteFile(folder_ + "/samples.csv", SamplesCsv(samples)));
-  std::vector<std::string> names;
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(folder_, error), end; !error && it != end; it.increment(error)) {
-    if (it->is_regular_file(error)) names.push_back(it->path().lexically_relative(folder_).string());
-  }
-  if (error) return Fail(Code::kUnavailable, "cannot list the folder").Where(folder_).Found(error.message());
-  std::ranges::sort(names);
-  std::string manifest;
-  for (const std::string& name : names) {
-    if (name == "MANIFEST" || name.starts_with("report")) continue;
-    RIDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(folder_ + "/" + name));
-    manifest += fmt::format("{} {} {}\n", Hash(text), text.size(), name);
-  }
-  return WriteFile(folder_ + "/MANIFEST", manifest + "xxh3-64 of the lines above: " + Hash(manifest) + "\n");
-}
-
-Result<std::vector<std::string>> CheckBundle(const std::string& folder) {
-  std::vector<std::string> problems;
-  RIDGE_ASSIGN_OR_RETURN(const std::string manifest, ReadFile(folder + "/MANIFEST"));
-  std::map<std::string, std::string> listed;
-  std::string above;
-  bool ended = false;
-  for (const std::string_view line : Lines(manifest)) {
-    if (line.starts_with("xxh3-64 of the lines above: ")) {
-      ended = line.substr(28) == Hash(above);
-      continue;
-    }
-    if (ended) ended = false;  // lines after the end
-    above += std::string(line) + "\n";
-    const std::vector<std::string_view> words = Words(line);
-    if (words.size() == 3)
-      listed[std::string(words[2])] = std::string(words[0]);
-    else
-      problems.push_back("MANIFEST: a line that names no file");
-  }
-  if (!ended) problems.push_back("MANIFEST: its own checksum does not fit");
-  for (const auto& [name, hash] : listed) {
-    const auto text = ReadFile(folder + "/" + name);
-    if (!text)
-      problems.push_back(name + ": is missing");
-    else if (Hash(*text) != hash)
-      problems.push_back(name + ": differs from what was sealed");
-  }
-  std::error_code error;
-  for (fs::recursive_directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    const std::string name = it->path().lexically_relative(folder).string();
-    if (it->is_regular_file(error) && name != "MANIFEST" && !name.starts_with("report") && !listed.contains(name))
-      problems.push_back(name + ": is not in the manifest");
-  }
-  const auto bundle = Bundle::Open(folder);
-  if (!bundle) {
-    problems.push_back("experiment.toml: " + bundle.error().Message());
-    return problems;
-  }
-  const auto samples = bundle->Samples();
-  const auto kept = ReadFile(folder + "/samples.csv");
-  if (!samples)
-    problems.push_back("runs: " + samples.error().Message());
-  else if (!kept || SamplesCsv(*samples) != *kept)
-    problems.push_back("samples.csv: does not follow from the raw runs");
-  const size_t runs = PlanRuns(bundle->experiment()).size();
-  size_t done = 0;
-  for (const PlannedRun& run : PlanRuns(bundle->experiment())) {
-    const auto record = bundle->Read(run);
-    done += record && record->done;
-  }
-  if (done < runs) problems.push_back(fmt::format("{} of {} runs were made", done, runs));
-  return problems;
-}
-
-Result<std::string> ReportMarkdown(const Bundle& bundle, std::string_view hardware) {
-  const Experiment& e = bundle.experiment();
-  RIDGE_ASSIGN_OR_RETURN(const std::vector<RunSample> samples, bundle.Samples());
-  if (samples.empty() && e.not_run.empty())
-    return Fail(Code::kInvalidData, "the bundle holds no run").Where(bundle.folder());
-  std::map<size_t, RunRecord> last;  // of each arm
-  std::map<size_t, double> memory;
-  std::map<size_t, std::string> log;
-  for (const PlannedRun& run : PlanRuns(e)) {
-    RIDGE_ASSIGN_OR_RETURN(RunRecord record, bundle.Read(run));
-    if (!record.done) continue;
-    memory[run.arm] = std::max(memory[run.arm], record.max_rss_mb.value_or(0));
-    if (!log.contains(run.arm)) log[run.arm] = fmt::format("runs/{:04}.log", run.number);
-    last[run.arm] = std::move(record);
-  }
-  const std::vector<Finding> findings = Analyse(e, samples);
-  std::string text = fmt::format("# {}\n\n", e.name);
-  if (!e.question.empty()) text += e.question + "\n\n";
-  for (const auto& [value, reason] : e.not_run) text += fmt::format("Not run: {} = {}: {}\n", e.flag, value, reason);
-  if (samples.empty()) return text;
-  if (!e.not_run.empty()) text += "\n";
-  text +=
-      "| 硬件 | 模型 | 变量 | 参数值 | 测试 | 首 token | tokens/s | 峰值内存 | 温度/功耗 | 质量备注 | 日志 "
-      "|\n|---|---|---|---|---|---|---|---|---|---|---|\n";
-  for (const Finding& f : findings) {
-    const RunRecord& r = last[f.arm];
-    const auto model = r.output.resolved.find("model_filename");
-    text += fmt::format(
-        "| {} | {} | {} | {}{} | {} | not measured by bench | {} | {:.0f} MB | {} / {} | not judged: ridge kld | "
-        "{} |\n",
-        hardware, model == r.output.resolved.end() ? "" : fs::path(model->second).filename().string(), e.flag, f.value,
-        f.arm == 1 ? " (A/A)" : "", f.test, f.median ? fmt::format("{:.2f}", *f.median) : "- (no quiet block)",
-        memory[f.arm], r.temperature, r.power, log[f.arm]);
-  }
-  text += fmt::format(
-      "\n## Effect of {}\n\nSpeed over that with {} = {}, by block; {} blocks of {} runs, each order followed by its "
-      "reverse.\n\n",
-      e.flag, e.flag, e.values[0], e.blocks, 2 * Arms(e));
-  text += "| test | " + e.flag + " | ratio | interval | blocks | left out | verdict |\n|---|---|---|---|---|---|---|\n";
-  for (const Finding& f : findings) {
-    if (f.arm == 0) continue;
-    text += fmt::format(
-        "| {} | {} | {} | {} | {} | {} | {} |\n", f.test, f.value, f.ratio ? fmt::format("{:.3f}", *f.ratio) : "-",
-        f.low ? fmt::format("{:.3f} to {:.3f} ({:.0f} %)", *f.low, *f.high, 100 * f.confidence) : "-", f.blocks,
-        f.left_out,
-        f.arm == 1 ? fmt::format("A/A: differences up to {:.1f} % mean nothing here", 100 * std::expm1(f.floor))
-                   : f.verdict);
-  }
-  std::map<std::string, int64_t> why;
-  for (const RunSample& s : samples) {
-    if (!s.disturbed.empty()) why[s.disturbed]++;
-  }
-  if (!why.empty()) text += "\nDisturbances, each of which leaves its whole block out:\n\n";
-  for (const auto& [reason, n] : why) text += fmt::format("- {} ({} samples)\n", reason, n);
-  text += "\n## What was seen\n\n";
-  for (const Finding& f : findings) {
-    if (f.arm < 2) continue;
-    text +=
-        fmt::format("- On {}, {}: {} = {} against {}: {}", hardware, f.test, e.flag, f.value, e.values[0], f.verdict);
-    if (f.ratio && (f.verdict == "faster" || f.verdict == "slower"))
-      text += fmt::format(", {:.3f} times the speed", *f.ratio);
-    text += ".\n";
-  }
-  text +=
-      "\nThe quality of the outputs was not judged, and which bottleneck moved was not tested; `ridge bench` tells "
-      "what bounds each run (`bound` in runs/*.json).\n";
-  return text;
 }
 
 }  // namespace ridge::lab

@@ -128,7 +128,7 @@ class Docs(unittest.TestCase):
             "libfmt-dev": ("fmt::fmt", "fmt"), "nlohmann-json3-dev": (None, "nlohmann"), "libcli11-dev": (None, "cli11"),
             "libpcre2-dev": ("pcre2-8", "pcre2"), "libutf8proc-dev": ("utf8proc", "utf8proc"), "libxxhash-dev": ("xxhash", "xxhash"),
             "libssl-dev": ("crypto", "openssl"), "libcurl4-openssl-dev": ("curl", "libcurl"), "libzip-dev": ("zip", "libzip"),
-            "libtomlplusplus-dev": (None, "toml++"),
+            "libtomlplusplus-dev": (None, "toml++"), "libsqlite3-dev": ("sqlite3", "sqlite"),
         }
         self.assertEqual(sorted(packages), sorted(known))
         for package, (target, word) in known.items():

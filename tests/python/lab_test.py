@@ -73,7 +73,7 @@ class Lab(unittest.TestCase):
         self.assertEqual(len([n for n in names if n.startswith("runs/") and n.endswith(".log")]), 6)
         for name in ("experiment.toml", "environment.json", "samples.csv", "MANIFEST"):
             self.assertIn(name, names)
-        self.assertIn("as it was sealed", run("check", bundle).stdout.decode())
+        self.assertIn("as they were sealed", run("check", bundle).stdout.decode())
         report = run("report", bundle).stdout.decode()
         self.assertIn("| 硬件 | 模型 | 变量 |", report)
         self.assertIn("differences up to", report)
@@ -137,7 +137,7 @@ class Lab(unittest.TestCase):
         self.assertIn("line 6", run("run", self.experiment('flag = "t"\nvalues = [1, 2]', "m = tiny"), status=1).stderr.decode())
         self.assertIn("cannot open", run("run", self.path("none.toml"), status=1).stderr.decode())
         self.assertIn("ACTION", run("walk", "x", status=2).stderr.decode())
-        self.assertIn("cannot open", run("check", self.path("none"), status=1).stderr.decode())
+        self.assertIn("no evidence", run("check", self.path("none"), status=1).stderr.decode())
         toml = self.experiment('flag = "t"\nvalues = [1, 2]', program=self.path("absent"))
         self.assertIn("cannot start", run("run", toml, status=1).stderr.decode())
 

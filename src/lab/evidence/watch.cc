@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
 #include <map>
 
 namespace ridge::lab {
@@ -20,6 +22,18 @@ std::vector<std::string_view> Cells(std::string_view line) {
   }
 }
 
+// Of this process, whichever of its threads has started it; 0: none, or the kernel does not tell (CONFIG_PROC_CHILDREN).
+int64_t FirstChild() {
+  std::error_code error;
+  for (std::filesystem::directory_iterator it("/proc/self/task", error), end; !error && it != end;
+       it.increment(error)) {
+    std::ifstream file(it->path() / "children");
+    int64_t pid = 0;
+    if (file >> pid) return pid;
+  }
+  return 0;
+}
+
 }  // namespace
 
 Watch::Watch(WatchOptions options) : options_(std::move(options)), thread_([this] { Loop(); }) {}
@@ -28,10 +42,17 @@ Watch::~Watch() { (void)Stop(); }
 
 void Watch::Loop() {
   Sampler sampler({.pid = options_.pid, .sys_root = options_.sys_root});
+  bool looking = options_.of_child;
   const auto begin = std::chrono::steady_clock::now();
   std::unique_lock lock(mutex_);
   for (int64_t n = 1; !stop_; n++) {
     lock.unlock();
+    if (looking) {
+      if (const int64_t child = FirstChild(); child > 0) {
+        sampler = Sampler({.pid = child, .sys_root = options_.sys_root});
+        looking = false;
+      }
+    }
     Sample sample = sampler.Read();
     lock.lock();
     samples_.push_back(std::move(sample));
@@ -39,6 +60,9 @@ void Watch::Loop() {
                                   std::chrono::duration<double>(options_.interval_s * static_cast<double>(n)));
     wake_.wait_until(lock, next, [this] { return stop_; });
   }
+  // The end has a sample too, so that even a short run has rates.
+  lock.unlock();
+  samples_.push_back(sampler.Read());
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);
   cpu_s_ = static_cast<double>(used.tv_sec) + static_cast<double>(used.tv_nsec) * 1e-9;

@@ -4,7 +4,7 @@
 //   const std::string csv = watch.Stop();              // before_s,after_s,unix_s,cpu_use_percent,…
 //   RIDGE_ASSIGN_OR_RETURN(Series series, ParseSeries(csv));
 //
-// Guarantees: samples lie `interval_s` apart on the clock of the first, whatever one takes; times are those of Sampler. A cell without a value is empty. The text
+// Guarantees: samples lie `interval_s` apart on the clock of the first, whatever one takes, and one more at the end; times are those of Sampler. A cell without a value is empty. The text
 // follows from the samples alone, and ParseSeries reads back what it says.
 #pragma once
 
@@ -23,6 +23,7 @@ namespace ridge::lab {
 
 struct WatchOptions {
   int64_t pid = 0;
+  bool of_child = false;  // watch the first child that this process has then, as soon as there is one
   double interval_s = 0.2;
   std::string sys_root = "/";
 };

@@ -1,0 +1,127 @@
+#include "lab/evidence/evidence.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "lab/evidence/environment.h"
+#include "lab/evidence/files.h"
+#include "lab/roofline_json.h"
+
+namespace ridge::lab {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+std::optional<double> Number(const Json& row, const char* key) {
+  if (!row.contains(key) || !row[key].is_number()) return std::nullopt;
+  return row[key].get<double>();
+}
+
+std::string String(const Json& row, const char* key) {
+  return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
+}
+
+std::vector<Ceiling> CeilingsOf(const std::string& stdout_text, const RunOutput& output) {
+  const Json rows = Json::parse(stdout_text, nullptr, false);
+  std::vector<Ceiling> out;
+  if (!rows.is_array() || rows.size() != output.tests.size()) return out;
+  for (size_t i = 0; i < rows.size(); i++) {
+    const Json& row = rows[i];
+    const auto tokens = row.is_object()
+                            ? std::optional(Number(row, "n_prompt").value_or(0) + Number(row, "n_gen").value_or(0))
+                            : std::nullopt;
+    const double speed = output.tests[i].value;
+    if (!tokens || !(*tokens > 0) || !(speed > 0)) return {};
+    out.push_back({.test = output.tests[i].test,
+                   .seconds = *tokens / speed,
+                   .tokens = *tokens,
+                   .bytes = Number(row, "ceiling_bytes").value_or(0),
+                   .flops = Number(row, "ceiling_flops").value_or(0),
+                   .memory_s = Number(row, "ceiling_memory_s"),
+                   .unpack_s = Number(row, "ceiling_unpack_s"),
+                   .arithmetic_s = Number(row, "ceiling_arithmetic_s"),
+                   .kernels_s = Number(row, "ceiling_kernels_s"),
+                   .bound = String(row, "bound"),
+                   .share = Number(row, "ceiling_share"),
+                   .reason = String(row, "ceiling_reason")});
+    if (out.back().bound.empty() && out.back().reason.empty())
+      out.back().reason = "the subject does not tell what bounds it";
+  }
+  return out;
+}
+
+}  // namespace
+
+std::optional<double> Ceiling::Largest() const {
+  if (!memory_s || !unpack_s || !arithmetic_s) return std::nullopt;
+  return std::max({*memory_s, *unpack_s, *arithmetic_s});
+}
+
+Result<Evidence> ReadEvidence(const Bundle& bundle) {
+  Evidence e{.folder = bundle.folder(), .experiment = bundle.experiment()};
+  if (auto text = ReadBeneath(e.folder, "environment.json")) {
+    e.environment_json = std::move(*text);
+    auto hardware = HardwareOf(e.environment_json);
+    if (hardware)
+      e.hardware = std::move(*hardware);
+    else
+      e.no_hardware = hardware.error().Message();
+  } else {
+    e.no_hardware = text.error().what;
+  }
+  if (const auto text = ReadBeneath(e.folder, "roofline.json"); !text) {
+    e.no_roofline = "no roofline of this machine and build was kept when the runs were made: ridge roofline leaves one";
+  } else if (auto roofline = FromJson(Json::parse(*text, nullptr, false)); roofline) {
+    e.roofline = std::move(*roofline);
+  } else {
+    e.no_roofline = roofline.error().Message();
+  }
+  const std::vector<PlannedRun> plan = PlanRuns(e.experiment);
+  e.planned = plan.size();
+  for (const PlannedRun& planned : plan) {
+    EvidenceRun run{.plan = planned};
+    RIDGE_ASSIGN_OR_RETURN(run.record, bundle.Read(planned));
+    if (!run.record.done) continue;
+    run.log = fmt::format("runs/{:04}.log", planned.number);
+    run.out = fmt::format("runs/{:04}.json", planned.number);
+    RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadBeneath(e.folder, run.out));
+    if (const auto log = ReadBeneath(e.folder, run.log)) run.log_there = true, run.log_empty = log->empty();
+    run.spans = SpansOf(run.record.begin_s, run.record.end_s, out);
+    run.ceilings = CeilingsOf(out, run.record.output);
+    const auto csv = ReadBeneath(e.folder, fmt::format("runs/{:04}.monitor.csv", planned.number));
+    if (!csv) {
+      run.no_series = csv.error().Message();
+    } else if (auto series = ParseSeries(*csv); series) {
+      run.series = std::move(*series);
+    } else {
+      run.no_series = series.error().Message();
+    }
+    e.runs.push_back(std::move(run));
+  }
+  RIDGE_ASSIGN_OR_RETURN(e.samples, bundle.Samples());
+  e.findings = Analyse(e.experiment, e.samples);
+  return e;
+}
+
+Result<std::vector<std::string>> FindBundles(const std::string& path) {
+  if (ExistsBeneath(path, "experiment.toml")) return std::vector<std::string>{path};
+  std::vector<std::string> found;
+  std::error_code error;
+  for (fs::directory_iterator it(path, error), end; !error && it != end; it.increment(error)) {
+    if (fs::is_directory(it->symlink_status()) && ExistsBeneath(it->path().string(), "experiment.toml"))
+      found.push_back(it->path().string());
+  }
+  std::ranges::sort(found);
+  if (found.empty())
+    return Fail(Code::kNotFound, "no evidence of an experiment")
+        .Where(path)
+        .Found(error ? error.message() : "no experiment.toml, here or one folder below")
+        .Remedy("give a folder that ridge lab run has left");
+  return found;
+}
+
+}  // namespace ridge::lab

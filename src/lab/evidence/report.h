@@ -1,0 +1,59 @@
+// What one experiment or several have found, as a document in one language.
+//
+//   const Document d = ReportOf({evidence}, Language::kChinese);
+//   WriteWhole("report.html", ToHtml({ReportOf(all, Language::kEnglish), d}));
+//
+// Guarantees: every figure follows from the evidence; a cell without a value says why. Conclusions name device, model and settings and say "we saw", never that
+// something is faster as such. The text is the same wherever it is made.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "lab/evidence/acceptance.h"
+#include "lab/evidence/document.h"
+#include "lab/evidence/evidence.h"
+
+namespace ridge::lab {
+
+Document ReportOf(const std::vector<Evidence>& evidences, Language language);
+
+// Pieces of it, in report_tables.cc, report_figures.cc and report_conclusion.cc.
+std::string ShortValue(std::string_view value);                        // of a path its last part
+std::string ArmLabel(const Evidence& e, size_t arm);                   // "t = 2", "t = 1 (A/A)"
+std::string ModelOf(const Evidence& e, size_t arm, const Wording& w);  // or that it is not told
+std::vector<const EvidenceRun*> RunsOf(const Evidence& e, size_t arm);
+
+// What one test of an arm says of its ceiling: medians over its runs.
+struct ArmCeiling {
+  std::string test;
+  Ceiling median;
+};
+std::vector<ArmCeiling> CeilingsOf(const Evidence& e, size_t arm);
+
+struct QualityNote {
+  std::string text;
+  bool judged = false, flagged = false;
+};
+QualityNote QualityOf(const Evidence& e, size_t arm, const Wording& w);
+
+DataTable RecordTable(const std::vector<Evidence>& evidences, const Wording& w);  // the course's own columns
+DataTable EffectTable(const Evidence& e, const Wording& w);
+DataTable CeilingTable(const Evidence& e, const Wording& w);
+DataTable AccountsTable(const std::vector<Evidence>& evidences, const Wording& w);
+DataTable AcceptanceTable(const std::vector<Accepted>& accepted, const Wording& w);
+DataTable ResolvedTable(const Evidence& e, const Wording& w);
+DataTable RunsTable(const Evidence& e, const Wording& w);
+DataTable EnvironmentTable(const Evidence& e, const Wording& w);
+DataTable AnswersTable(const Evidence& e, const Wording& w);
+std::vector<std::string> LeftOut(const Evidence& e, const Wording& w);  // blocks that do not count, with the reason
+std::vector<std::string> NotMonitored(const Evidence& e, const Wording& w);
+
+std::vector<std::string> Conclusions(const Evidence& e, const Wording& w);
+
+std::string ForestOf(const Evidence& e, const Wording& w);  // empty: nothing to show
+std::string RoofOf(const Evidence& e, const Wording& w);
+std::string GapOf(const Evidence& e, const Wording& w);
+std::string TimelineOf(const Evidence& e, const Wording& w);
+
+}  // namespace ridge::lab
