@@ -91,6 +91,7 @@ Result<Evidence> ReadEvidence(const Bundle& bundle) {
     RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadBeneath(e.folder, run.out));
     if (const auto log = ReadBeneath(e.folder, run.log)) run.log_there = true, run.log_empty = log->empty();
     run.spans = SpansOf(run.record.begin_s, run.record.end_s, out);
+    run.requests = RequestsOf(run.record.begin_s, run.record.end_s, out);
     run.ceilings = CeilingsOf(out, run.record.output);
     const auto csv = ReadBeneath(e.folder, fmt::format("runs/{:04}.monitor.csv", planned.number));
     if (!csv) {

@@ -39,6 +39,7 @@ struct EvidenceRun {
   std::string log, out;  // names in the folder
   bool log_there = false, log_empty = true;
   std::vector<Span> spans;
+  std::vector<RequestSpan> requests;
   std::optional<Series> series;
   std::string no_series;  // why there is none
   std::vector<Ceiling> ceilings;

@@ -38,26 +38,51 @@ std::vector<Span> OfBench(const Json& rows) {
   return spans;
 }
 
-// The ledger of run: durations in the order of the program. Sampling and detokenizing lie between the steps of decoding: they are shown after it.
-std::vector<Span> OfLedger(const Json& document, double end_s) {
-  std::vector<Span> spans;
-  if (!document.contains("parts_ms") || !document["parts_ms"].is_object()) return spans;
+// The parts of a ledger: durations in the order of the program. Sampling and detokenizing lie between the steps of decoding: they are shown after it.
+void AddLedger(const Json& ledger, double end_s, std::vector<Span>& spans) {
+  if (!ledger.is_object() || !ledger.contains("parts_ms") || !ledger["parts_ms"].is_object()) return;
   double total = 0;
-  for (const auto& [name, ms] : document["parts_ms"].items()) {
+  for (const auto& [name, ms] : ledger["parts_ms"].items()) total += ms.is_number() ? ms.get<double>() * 1e-3 : 0;
+  double at = end_s - total;
+  for (const auto& [name, ms] : ledger["parts_ms"].items()) {
     if (!ms.is_number() || !(ms.get<double>() > 0)) continue;
-    spans.push_back({name, total, total + ms.get<double>() * 1e-3,
-                     "durations only, in the program's order, up to the end of the run"});
-    total += ms.get<double>() * 1e-3;
+    const double seconds = ms.get<double>() * 1e-3;
+    spans.push_back({name, at, at + seconds, "durations only, in the program's order, up to its end"});
+    at += seconds;
   }
-  for (Span& s : spans) s.begin_s += end_s - total, s.end_s += end_s - total;
-  return spans;
 }
+
+// When a request began and ended: stamped, or counted from the moment of which the client says that its clock began.
+std::optional<std::pair<double, double>> TimesOf(const Json& document, const Json& request) {
+  if (!request.is_object()) return std::nullopt;
+  const auto number = [](const Json& j, const char* key) {
+    return j.contains(key) && j[key].is_number() ? std::optional(j[key].get<double>()) : std::nullopt;
+  };
+  const auto began = number(request, "began_s"), ended = number(request, "ended_s");
+  if (began && ended) return std::pair{*began, *ended};
+  const auto zero = number(document, "clock_s"), sent = number(request, "sent_s"), done = number(request, "done_s");
+  if (!zero || !sent || !done) return std::nullopt;
+  return std::pair{*zero + *sent, *zero + *done};
+}
+
+bool HasRequests(const Json& j) { return j.is_object() && j.contains("requests") && j["requests"].is_array(); }
 
 }  // namespace
 
 std::vector<Span> SpansOf(double begin_s, double end_s, std::string_view stdout_text) {
   const Json j = Json::parse(stdout_text, nullptr, false);
-  std::vector<Span> spans = j.is_array() ? OfBench(j) : j.is_object() ? OfLedger(j, end_s) : std::vector<Span>();
+  std::vector<Span> spans;
+  if (j.is_array()) {
+    spans = OfBench(j);
+  } else if (HasRequests(j)) {
+    for (const Json& r : j["requests"]) {
+      const auto times = TimesOf(j, r);
+      // Only of a process of its own: a server's phases of several requests overlap.
+      if (times && r.contains("ended_s") && r.contains("timings")) AddLedger(r["timings"], times->second, spans);
+    }
+  } else {
+    AddLedger(j, end_s, spans);
+  }
   std::ranges::stable_sort(spans, {}, &Span::begin_s);
   // Of a damaged or hostile file: what lies outside the run, or over its neighbour, is no phase of it.
   std::vector<Span> kept;
@@ -72,6 +97,25 @@ std::vector<Span> SpansOf(double begin_s, double end_s, std::string_view stdout_
     kept.insert(kept.begin(), Span{stamped ? "load and warm up" : "start", begin_s, kept[0].begin_s, kept[0].how});
   }
   return kept;
+}
+
+std::vector<RequestSpan> RequestsOf(double begin_s, double end_s, std::string_view stdout_text) {
+  std::vector<RequestSpan> out;
+  const Json j = Json::parse(stdout_text, nullptr, false);
+  if (!HasRequests(j)) return out;
+  for (const Json& r : j["requests"]) {
+    const auto times = TimesOf(j, r);
+    if (!times || !(times->first >= begin_s && times->second >= times->first && times->second <= end_s)) continue;
+    RequestSpan span{.begin_s = times->first, .end_s = times->second};
+    if (r.contains("prompt_id") && r["prompt_id"].is_string()) span.prompt = r["prompt_id"].get<std::string>();
+    if (j.contains("clock_s") && j["clock_s"].is_number() && r.contains("first_token_s") &&
+        r["first_token_s"].is_number()) {
+      const double first = j["clock_s"].get<double>() + r["first_token_s"].get<double>();
+      if (first >= span.begin_s && first <= span.end_s) span.first_token_s = first;
+    }
+    out.push_back(std::move(span));
+  }
+  return out;
 }
 
 std::vector<PhaseReading> Align(const std::vector<Span>& spans, const Series& series) {

@@ -22,8 +22,17 @@ struct Span {
   std::string how;  // what places it: "stamped", or that only durations are known and the order is the program's
 };
 
-// bench: samples_at_s and samples_ns of each row. run: parts_ms, laid one after the other up to the end of the run. Anything else: none.
+// bench: samples_at_s and samples_ns of each row. run: the ledgers of its requests, laid in the program's order up to the end of each process. Anything else: none.
 std::vector<Span> SpansOf(double begin_s, double end_s, std::string_view stdout_text);
+
+// What a client waited for: requests may overlap.
+struct RequestSpan {
+  std::string prompt;
+  double begin_s = 0, end_s = 0;  // CLOCK_MONOTONIC_RAW
+  std::optional<double> first_token_s;
+};
+// Of the record of requests that the lab's own client writes; requests without a stamp, and what lies outside the run, are none.
+std::vector<RequestSpan> RequestsOf(double begin_s, double end_s, std::string_view stdout_text);
 
 struct PhaseReading {
   size_t span = 0, name = 0;  // of Series::names

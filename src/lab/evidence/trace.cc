@@ -121,6 +121,13 @@ std::string TraceJson(const Evidence& e) {
     for (const Span& s : r->spans)
       w.Span(tid, s.name, "phase", std::clamp(w.Us(r->unix_s(s.begin_s)), begin, end),
              std::clamp(w.Us(r->unix_s(s.end_s)), begin, end), {{"placed", s.how}});
+    for (size_t i = 0; i < r->requests.size(); i++) {
+      const RequestSpan& q = r->requests[i];
+      const std::string id = fmt::format("{}.{}", r->plan.number, i), name = "request " + q.prompt;
+      w.Async("b", id, name, w.Us(r->unix_s(q.begin_s)), {{"run", r->plan.number}});
+      if (q.first_token_s) w.Async("n", id, name, w.Us(r->unix_s(*q.first_token_s)), {{"first token", true}});
+      w.Async("e", id, name, w.Us(r->unix_s(q.end_s)), Json::object());
+    }
     if (!r->series) continue;
     for (const Series::Point& p : r->series->points) {
       for (size_t i = 0; i < r->series->names.size(); i++) {
