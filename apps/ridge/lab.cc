@@ -22,8 +22,7 @@ Status CheckFlags(const LabOptions& o) {
   if (o.action != "run" &&
       (!o.models.empty() || !o.peer.empty() || !o.url.empty() || !o.write.empty() || !o.from.empty() || o.blocks > 0))
     return Fail(Code::kUsage, "-m, --peer, --url, --blocks, --from and --write go with run only");
-  if (o.action == "list" && !o.targets.empty())
-    return Fail(Code::kUsage, "list takes no target").Found(o.targets[0]);
+  if (o.action == "list" && !o.targets.empty()) return Fail(Code::kUsage, "list takes no target").Found(o.targets[0]);
   if (o.action != "list" && o.targets.empty())
     return Fail(Code::kUsage, "a target is missing").Where("TARGET").Remedy("ridge lab --help");
   if (o.action == "run" && o.targets.size() > 1) return Fail(Code::kUsage, "run takes one file").Found(o.targets[1]);
@@ -37,18 +36,21 @@ Status Lab(const LabOptions& o, Output& out) {
   if (o.action == "check") return LabCheck(o, out);
   if (o.action == "report") return LabReport(o, out);
   if (o.action == "compare") return LabCompare(o, out);
-  return Fail(Code::kUsage, "unknown action").Where("ACTION").Found(o.action).Expected("list, run, check, report or compare");
+  return Fail(Code::kUsage, "unknown action")
+      .Where("ACTION")
+      .Found(o.action)
+      .Expected("list, run, check, report or compare");
 }
 
 }  // namespace
 
 void AddLab(CLI::App& root, Invocation& invocation) {
   auto o = std::make_shared<LabOptions>();
-  CLI::App* app =
-      AddSubcommand(root, "lab", "experiments: one setting changes, with raw logs, monitoring and intervals",
-                    "ridge lab list\n  ridge lab run threads -m smollm2:135m\n  ridge lab check threads.lab --rederive\n"
-                    "  ridge lab report threads.lab --lang zh -o report.html\n"
-                    "  ridge lab compare before.lab after.lab --fail-on 3%");
+  CLI::App* app = AddSubcommand(
+      root, "lab", "experiments: one setting changes, with raw logs, monitoring and intervals",
+      "ridge lab list\n  ridge lab run threads -m smollm2:135m\n  ridge lab check threads.lab --rederive\n"
+      "  ridge lab report threads.lab --lang zh -o report.html\n"
+      "  ridge lab compare before.lab after.lab --fail-on 3%");
   app->add_option("ACTION", o->action,
                   "list: the ready-made experiments\n"
                   "run NAME, run FILE.toml: makes an experiment, or goes on where it was interrupted\n"
@@ -57,11 +59,11 @@ void AddLab(CLI::App& root, Invocation& invocation) {
                   "compare A B: two results of the same work, folders or files of bench -o json")
       ->required();
   app->add_option("TARGET", o->targets,
-                  "run: a ready-made experiment's name or an experiment's file; else folders of evidence, or folders that hold some"); or folders of evidence, or folders that hold some")
-      ->required();
-  app->add_option(
-      "-o,--output", o->out,
-      "run: folder of the evidence (default: FILE.lab, NAME.lab); report: a file .md or .html (default: Markdown on stdout)");
+                  "run: a ready-made experiment's name or an experiment's file; else folders of evidence, or folders "
+                  "that hold some");
+  app->add_option("-o,--output", o->out,
+                  "run: folder of the evidence (default: FILE.lab, NAME.lab); report: a file .md or .html (default: "
+                  "Markdown on stdout)");
   app->add_option("-m,--model", o->models, "run NAME: the model, or several where they are compared")->expected(1, 64);
   app->add_option("--peer", o->peer,
                   "run NAME: a folder of llama.cpp's or ik_llama.cpp's programs, which are run instead of this one");

@@ -1,16 +1,6 @@
 // The actions of ridge lab: one file each, called by lab.cc.
 //
-//   // The experiment of `lab run`: its file, or what a ready-made one says for this device.
-struct LabFile {
-  std::string toml, folder;
-};
-Result<LabFile> OpenLabFile(const LabOptions& options);
-Status WriteLabFile(const LabOptions& options, const std::string& toml, Output& out);
-Status LabList(Output& out);
-// The answer to a homework question, in Markdown.
-Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& from);
-
-Status LabRun(const LabOptions& options, Output& out);    // options.targets[0] is the experiment's file
+//   Status LabRun(const LabOptions& options, Output& out);    // options.targets[0] is the experiment's file
 #pragma once
 
 #include <string>
@@ -33,6 +23,16 @@ struct LabOptions {
   bool rederive = false, complete = false;  // check
   std::string fail_on, again;               // compare
 };
+
+// The experiment of `lab run`: its file, or what a ready-made one says for this device.
+struct LabFile {
+  std::string toml, folder;
+};
+Result<LabFile> OpenLabFile(const LabOptions& options);
+Status WriteLabFile(const LabOptions& options, const std::string& toml, Output& out);
+Status LabList(Output& out);
+// The answer to a homework question, in Markdown.
+Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& from);
 
 Status LabRun(const LabOptions& options, Output& out);
 Status LabCheck(const LabOptions& options, Output& out);

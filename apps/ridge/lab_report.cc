@@ -35,6 +35,7 @@ Json FindingJson(const lab::Finding& f) {
 Json EvidenceJson(const lab::Evidence& e) {
   Json findings = Json::array();
   for (const lab::Finding& f : e.findings) findings.push_back(FindingJson(f));
+  const lab::Conclusion conclusion = lab::ConclusionOf(e, {lab::Language::kEnglish});
   Json not_run = Json::object();
   for (const auto& [value, why] : e.experiment.not_run) not_run[value] = why;
   return {{"name", e.experiment.name},
@@ -46,7 +47,8 @@ Json EvidenceJson(const lab::Evidence& e) {
           {"samples", e.samples.size()},
           {"findings", std::move(findings)},
           {"not_run", std::move(not_run)},
-          {"conclusions", lab::Conclusions(e, {lab::Language::kEnglish})}};
+          {"where", conclusion.where},
+          {"seen", conclusion.seen}};
 }
 
 Result<std::vector<lab::Language>> Languages(const std::string& name) {
@@ -77,8 +79,9 @@ Status TellFindings(const lab::Bundle& bundle, Output& out, const std::string& f
     document["homework"] = homework.empty() ? Json(nullptr) : Json(homework);
     return out.Document(document);
   }
-  std::string text;
-  for (const std::string& c : lab::Conclusions(evidence, {lab::Language::kEnglish})) text += Printable(c) + "\n";
+  const lab::Conclusion c = lab::ConclusionOf(evidence, {lab::Language::kEnglish});
+  std::string text = c.where.empty() ? "" : Printable(c.where) + "\n";
+  for (const std::string& seen : c.seen) text += "- " + Printable(seen) + "\n";
   return out.Write(text + (homework.empty() ? "" : "\n" + homework));
 }
 

@@ -66,6 +66,7 @@ struct LoadRun {
   std::string model;
   std::vector<RequestRecord> records;
   double duration_s = 0;
+  double begun_raw_s = 0;     // CLOCK_MONOTONIC_RAW at the zero of all times
   double client_cpu_s = 0;    // of the thread that sends and reads
   double longest_turn_s = 0;  // of its loop, without waiting
   double busy_s = 0;          // all its turns

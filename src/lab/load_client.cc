@@ -138,6 +138,9 @@ class Client {
     LoadRun run{.model = model_};
     run.records.resize(static_cast<size_t>(n));
     const double cpu = ThreadCpu(), start = Now();
+    timespec raw{};
+    clock_gettime(CLOCK_MONOTONIC_RAW, &raw);
+    run.begun_raw_s = static_cast<double>(raw.tv_sec) + static_cast<double>(raw.tv_nsec) * 1e-9;
     int64_t next = 0, done = 0;
     full_s_ = -1;
     while (done < n) {

@@ -11,6 +11,7 @@ import sqlite3
 import stat
 import subprocess
 import tempfile
+import time
 import unittest
 
 RIDGE = os.environ.get("RIDGE_BIN", "build/release/bin/ridge")
@@ -177,6 +178,25 @@ class Evidence(unittest.TestCase):
         document = json.loads(run("check", self.folder, "--json").stdout)
         self.assertEqual(len(document["folders"]), 2)
         self.assertTrue(any("recorded as not runnable here" in h for a in document["acceptance"] for h in a["have"]))
+
+    def test_a_killed_experiment_loses_one_run_at_most(self):
+        script, calls = self.path("slow.sh"), self.path("calls")
+        self.write("slow.sh", f'#!/bin/sh\necho x >> "{calls}"\nsleep 0.1\necho "[{{\\"n_prompt\\": 8, \\"n_threads\\": $2, \\"avg_ts\\": 5}}]"\n')
+        os.chmod(script, 0o755)
+        toml = self.write("slow.toml", f'[experiment]\nname = "slow"\nsubject = "llama-bench"\nprogram = "{script}"\nblocks = 2\n[variable]\nflag = "t"\nvalues = [1, 2]\n')
+        lab = subprocess.Popen([RIDGE, "lab", "run", toml], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not os.path.exists(self.path("slow.lab/runs/0003.monitor.json")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        lab.kill()
+        lab.wait()
+        self.assertIn("cannot open", run("check", self.path("slow.lab"), status=1).stderr.decode())  # not sealed
+        kept = {n: os.stat(self.path(f"slow.lab/runs/{n:04}.monitor.json")).st_mtime_ns for n in range(4)}
+        run("run", toml)
+        self.assertEqual(kept, {n: os.stat(self.path(f"slow.lab/runs/{n:04}.monitor.json")).st_mtime_ns for n in range(4)})
+        with open(calls, encoding="utf-8") as file:
+            self.assertLessEqual(len(file.readlines()), 13)
+        run("check", self.path("slow.lab"), "--rederive")
 
     def test_sealed_evidence_is_not_sealed_again(self):
         bundle = self.make(blocks=1)

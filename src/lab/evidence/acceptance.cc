@@ -156,6 +156,7 @@ Accepted Bottleneck(const std::vector<Evidence>& all) {
     std::map<size_t, bool> known;
     std::string why;
     for (const EvidenceRun& r : e.runs) {
+      if (r.plan.asks) continue;
       bool& k = known[r.plan.arm == 1 ? 0 : r.plan.arm];
       for (const Ceiling& c : r.ceilings) {
         k |= !c.bound.empty();
@@ -180,8 +181,8 @@ Accepted Quality(const std::vector<Evidence>& all) {
   for (const Evidence& e : all) {
     if (!Ran(e)) continue;
     any = true;
-    std::map<size_t, size_t> answers;
-    for (const EvidenceRun& r : e.runs) answers[r.plan.arm] += r.record.output.answers.size();
+    std::map<size_t, size_t> answers;  // of each value: identical arms count as one
+    for (const EvidenceRun& r : e.runs) answers[r.plan.arm == 1 ? 0 : r.plan.arm] += r.record.output.answers.size();
     size_t sum = 0;
     bool each = true;
     for (const auto& [arm, n] : answers) sum += n, each &= n > 0;

@@ -18,10 +18,10 @@ h3{font-size:17px;margin:28px 0 8px}
 p,ul{margin:8px 0 12px;max-width:78ch}
 li{margin:4px 0}
 .sub{color:var(--soft);margin:0 0 18px;max-width:none}
-.lead{background:var(--shade);border-left:4px solid var(--accent);padding:12px 18px;margin:10px 0;max-width:none;overflow-wrap:anywhere}
+.lead{background:var(--shade);border-left:4px solid var(--accent);padding:12px 18px 12px 36px;margin:10px 0;max-width:none}
 .table{margin:10px 0 18px}
 table{border-collapse:collapse;width:100%;font-size:14px;line-height:1.45}
-th,td{text-align:left;vertical-align:top;padding:7px 10px;border-bottom:1px solid var(--line);overflow-wrap:anywhere}
+th,td{text-align:left;vertical-align:top;padding:7px 10px;border-bottom:1px solid var(--line);overflow-wrap:break-word}
 th{font-weight:600;border-bottom:2px solid var(--ink);white-space:normal;overflow-wrap:normal}
 tbody tr:nth-child(even){background:var(--shade)}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
@@ -78,12 +78,37 @@ std::string Escaped(std::string_view text, Escape escape) {
   return out;
 }
 
+// Where a word is too long for a column it may be broken, after / - _ . : first of all; a table's width is that of its longest piece.
+std::string Breakable(std::string_view text) {
+  constexpr size_t kLongest = 16;
+  std::string out, piece;
+  size_t letters = 0;
+  const auto flush = [&](bool may_break) {
+    out += EscapeHtml(piece);
+    if (may_break) out += "<wbr>";
+    piece.clear();
+    letters = 0;
+  };
+  for (size_t i = 0; i < text.size(); i++) {
+    const char c = text[i];
+    const bool ascii = static_cast<unsigned char>(c) < 0x80;
+    piece += c;
+    letters = ascii && c != ' ' ? letters + 1 : 0;
+    const bool last = i + 1 == text.size();
+    if (last || !ascii) continue;
+    const bool at_mark = c == '/' || c == '-' || c == '_' || c == ':';
+    if (letters >= kLongest || (at_mark && letters >= kLongest / 2)) flush(true);
+  }
+  flush(false);
+  return out;
+}
+
 struct MarkdownWriter {
   std::string out;
   void operator()(const Heading& h) {
     out += std::string(static_cast<size_t>(h.level), '#') + " " + EscapeMarkdown(h.text) + "\n\n";
   }
-  void operator()(const Paragraph& p) { out += (p.lead ? "> " : "") + EscapeMarkdown(p.text) + "\n\n"; }
+  void operator()(const Paragraph& p) { out += EscapeMarkdown(p.text) + "\n\n"; }
   void operator()(const Bullets& b) {
     for (const std::string& item : b.items) out += "- " + EscapeMarkdown(item) + "\n";
     out += "\n";
@@ -109,12 +134,10 @@ struct HtmlWriter {
   Language language;
   std::string out;
   void operator()(const Heading& h) { out += fmt::format("<h{0}>{1}</h{0}>\n", h.level, EscapeHtml(h.text)); }
-  void operator()(const Paragraph& p) {
-    out += fmt::format("<p{}>{}</p>\n", p.lead ? " class=\"lead\"" : "", EscapeHtml(p.text));
-  }
+  void operator()(const Paragraph& p) { out += "<p>" + Breakable(p.text) + "</p>\n"; }
   void operator()(const Bullets& b) {
-    out += "<ul>\n";
-    for (const std::string& item : b.items) out += "<li>" + EscapeHtml(item) + "</li>\n";
+    out += b.lead ? "<ul class=\"lead\">\n" : "<ul>\n";
+    for (const std::string& item : b.items) out += "<li>" + Breakable(item) + "</li>\n";
     out += "</ul>\n";
   }
   void operator()(const DataTable& t) {
@@ -131,7 +154,7 @@ struct HtmlWriter {
         std::string kind = row[i].missing ? "missing" : row[i].tone;
         if (!row[i].missing && i < t.columns.size() && t.columns[i].number) kind += kind.empty() ? "n" : " n";
         out += fmt::format("<td{}>{}</td>", kind.empty() ? "" : " class=\"" + EscapeHtml(kind) + "\"",
-                           EscapeHtml(row[i].text));
+                           Breakable(row[i].text));
       }
       out += "</tr>\n";
     }

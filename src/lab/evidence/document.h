@@ -24,10 +24,10 @@ struct Heading {
 };
 struct Paragraph {
   std::string text;
-  bool lead = false;  // the answer itself: set apart
 };
 struct Bullets {
   std::vector<std::string> items;
+  bool lead = false;  // the answer itself: set apart
 };
 struct TableCell {
   std::string text;
@@ -61,7 +61,8 @@ std::string ToMarkdown(const std::vector<Document>& documents);  // one after th
 std::string ToHtml(const std::vector<Document>& documents);      // the first is shown
 
 std::string EscapeHtml(
-    std::string_view text);  // for content and attributes; control characters and broken UTF-8 become U+FFFD
+    std::string_view
+        text);  // for content and attributes; control characters and broken UTF-8 become U+FFFD; long words may break
 std::string EscapeMarkdown(std::string_view text);
 
 }  // namespace ridge::lab

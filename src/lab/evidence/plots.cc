@@ -20,6 +20,7 @@ constexpr double kWidth = 1120;
 double Step(double span, int n) {
   if (!(span > 0)) return 1;
   const double raw = span / n, power = std::pow(10, std::floor(std::log10(raw)));
+  if (!(power > span * 1e-6)) return span;  // of figures beyond all sense: a loop over ticks must end
   for (const double factor : {1.0, 2.0, 5.0}) {
     if (factor * power >= raw * 0.999) return factor * power;
   }
@@ -101,13 +102,16 @@ std::string RoofSvg(const Roofline& r, const std::vector<RoofPoint>& points, con
     bool best;
   };
   std::vector<Roof> roofs;
+  const auto add = [&](const char* kind, const PeakRow& row, const std::optional<double>& gops) {
+    if (gops && *gops > 0) roofs.push_back({kind + (" " + row.isa), *gops, row.isa == r.isa});
+  };
   for (const PeakRow& row : r.peaks) {
-    const bool best = row.isa == r.isa;
-    if (row.int8_gops) roofs.push_back({"int8 " + row.isa, *row.int8_gops, best});
-    if (row.fp32_gflops) roofs.push_back({"fp32 " + row.isa, *row.fp32_gflops, best});
-    if (row.bf16_gflops) roofs.push_back({"bf16 " + row.isa, *row.bf16_gflops, best});
+    add("int8", row, row.int8_gops);
+    add("fp32", row, row.fp32_gflops);
+    add("bf16", row, row.bf16_gflops);
   }
-  const double slope = r.read.empty() ? 1 : r.read.back().gbps;
+  const double slope = r.read.empty() ? 0 : r.read.back().gbps;
+  if (!(slope > 0)) return "";
   double low_x = 1, high_x = 100, low_y = slope, high_y = 10;
   for (const Roof& roof : roofs) high_y = std::max(high_y, roof.gops), high_x = std::max(high_x, 2 * roof.gops / slope);
   for (const RoofPoint& p : points) {
@@ -260,7 +264,7 @@ class Axis {
 
 std::string TimelineSvg(const std::vector<Band>& bands, const std::vector<Panel>& panels,
                         const std::vector<std::pair<size_t, std::string>>& arms, const TimelineWords& words) {
-  constexpr double kLeft = 150, kRight = 20, kPanel = 74, kSpace = 16, kTop = 52;
+  constexpr double kLeft = 200, kRight = 20, kPanel = 74, kSpace = 16, kTop = 52;
   const Axis axis(bands);
   const auto x = [&](double s) { return kLeft + axis.At(s) / axis.length() * (kWidth - kLeft - kRight); };
   const double bottom = kTop + (kPanel + kSpace) * static_cast<double>(panels.size());

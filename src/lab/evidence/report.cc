@@ -14,11 +14,17 @@ void Section(Document& d, const Evidence& e, const Wording& w, bool alone) {
     if (!e.experiment.question.empty()) d.Add(Paragraph{e.experiment.question});
   }
   d.Add(Heading{level, w("What was seen", "观察到的结论")});
-  for (const std::string& c : Conclusions(e, w)) d.Add(Paragraph{c, true});
+  Conclusion c = ConclusionOf(e, w);
+  if (!c.where.empty()) d.Add(Paragraph{std::move(c.where)});
+  d.Add(Bullets{std::move(c.seen), true});
   if (e.runs.empty()) return;
   if (alone) {
     d.Add(Heading{level, w("Record", "结果记录")});
     d.Add(RecordTable({e}, w));
+  }
+  if (DataTable trade = TradeTable(e, w); !trade.rows.empty()) {
+    d.Add(Heading{level, w("Smaller, faster, still good", "更小、更快、仍然好")});
+    d.Add(std::move(trade));
   }
   d.Add(Heading{level, w("Effect", "效应量")});
   if (const std::string svg = ForestOf(e, w); !svg.empty())
@@ -69,8 +75,7 @@ void Section(Document& d, const Evidence& e, const Wording& w, bool alone) {
     d.Add(Paragraph{w("Not told by this machine:", "本机不提供：")});
     d.Add(Bullets{missing});
   }
-  if (std::ranges::any_of(e.runs, [](const EvidenceRun& r) { return !r.record.output.answers.empty(); }))
-    d.Add(AnswersTable(e, w));
+  if (!AskedOf(e, 0).empty()) d.Add(AnswersTable(e, w));
   d.Add(ResolvedTable(e, w));
   d.Add(RunsTable(e, w));
   d.Add(EnvironmentTable(e, w));

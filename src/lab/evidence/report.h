@@ -7,6 +7,7 @@
 // something is faster as such. The text is the same wherever it is made.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,10 +20,11 @@ namespace ridge::lab {
 Document ReportOf(const std::vector<Evidence>& evidences, Language language);
 
 // Pieces of it, in report_tables.cc, report_figures.cc and report_conclusion.cc.
-std::string ShortValue(std::string_view value);                        // of a path its last part
-std::string ArmLabel(const Evidence& e, size_t arm);                   // "t = 2", "t = 1 (A/A)"
-std::string ModelOf(const Evidence& e, size_t arm, const Wording& w);  // or that it is not told
-std::vector<const EvidenceRun*> RunsOf(const Evidence& e, size_t arm);
+std::string ShortValue(std::string_view value);                          // of a path its last part
+std::string ArmLabel(const Evidence& e, size_t arm);                     // "t = 2", "t = 1 (A/A)"
+std::string ModelOf(const Evidence& e, size_t arm, const Wording& w);    // or that it is not told
+std::vector<const EvidenceRun*> RunsOf(const Evidence& e, size_t arm);   // those that were measured
+std::vector<const EvidenceRun*> AskedOf(const Evidence& e, size_t arm);  // those that gave answers
 
 // What one test of an arm says of its ceiling: medians over its runs.
 struct ArmCeiling {
@@ -31,13 +33,15 @@ struct ArmCeiling {
 };
 std::vector<ArmCeiling> CeilingsOf(const Evidence& e, size_t arm);
 
-struct QualityNote {
+struct ArmQuality {
   std::string text;
   bool judged = false, flagged = false;
+  std::optional<bool> still_good;  // no more flagged answers than the first value has
 };
-QualityNote QualityOf(const Evidence& e, size_t arm, const Wording& w);
+ArmQuality QualityOf(const Evidence& e, size_t arm, const Wording& w);
 
 DataTable RecordTable(const std::vector<Evidence>& evidences, const Wording& w);  // the course's own columns
+DataTable TradeTable(const Evidence& e, const Wording& w);  // smaller, faster, still good; no rows: nothing to weigh
 DataTable EffectTable(const Evidence& e, const Wording& w);
 DataTable CeilingTable(const Evidence& e, const Wording& w);
 DataTable AccountsTable(const std::vector<Evidence>& evidences, const Wording& w);
@@ -49,7 +53,12 @@ DataTable AnswersTable(const Evidence& e, const Wording& w);
 std::vector<std::string> LeftOut(const Evidence& e, const Wording& w);  // blocks that do not count, with the reason
 std::vector<std::string> NotMonitored(const Evidence& e, const Wording& w);
 
-std::vector<std::string> Conclusions(const Evidence& e, const Wording& w);
+// Where it was seen, and what: each of `seen` is to be read after `where`.
+struct Conclusion {
+  std::string where;  // "On this device (…), with this model (…), …, we saw:"
+  std::vector<std::string> seen;
+};
+Conclusion ConclusionOf(const Evidence& e, const Wording& w);
 
 std::string ForestOf(const Evidence& e, const Wording& w);  // empty: nothing to show
 std::string RoofOf(const Evidence& e, const Wording& w);

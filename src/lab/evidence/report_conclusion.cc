@@ -1,6 +1,7 @@
 // What was seen, in sentences that name device, model and settings.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 
@@ -19,16 +20,20 @@ std::string Settings(const Evidence& e, const Wording& w) {
   return text.empty() ? w("the subject's own settings", "对象的默认设置") : text;
 }
 
-std::string Where(const Evidence& e, size_t arm, const Wording& w) {
+std::string Where(const Evidence& e, const Wording& w) {
   const std::string device = e.hardware.empty() ? w("a device that is not told", "未说明的设备") : e.hardware;
-  std::string subject;
-  for (const EvidenceRun& r : e.runs) {
-    if (subject.empty()) subject = r.record.subject;
+  std::vector<std::string> models, subjects;
+  const auto add = [](std::vector<std::string>& to, const std::string& text) {
+    if (!text.empty() && std::ranges::find(to, text) == to.end()) to.push_back(text);
+  };
+  for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
+    if (!RunsOf(e, arm).empty()) add(models, ModelOf(e, arm, w)), add(subjects, RunsOf(e, arm)[0]->record.subject);
   }
-  return w(fmt::format("On this device ({}), with this model ({}), run by {} with {}, we saw: ", device,
-                       ModelOf(e, arm, w), subject, Settings(e, w)),
-           fmt::format("在这台设备（{}）上，用这个模型（{}），由 {} 以 {} 运行，我们看到：", device, ModelOf(e, arm, w),
-                       subject, Settings(e, w)));
+  const std::string model = w.List(models), subject = w.List(subjects), settings = Settings(e, w);
+  return w(fmt::format("On this device ({}), with this model ({}), run by {} with {}, we saw:", device, model, subject,
+                       settings),
+           fmt::format("在这台设备（{}）上，用这个模型（{}），由 {} 以 {} 运行，我们看到：", device, model, subject,
+                       settings));
 }
 
 std::string Effect(const Evidence& e, const Finding& f, const Wording& w) {
@@ -90,42 +95,38 @@ std::vector<std::string> Bottlenecks(const Evidence& e, const Wording& w) {
                       fmt::format("{}：瓶颈{}：{}", name, moved ? "移动了" : "没有移动", text)));
   }
   if (tests == 0 && !e.runs.empty())
-    out.push_back(w("Which bottleneck moved is not told by this subject; ridge diagnose finds it by intervention.",
-                    "该对象不说明瓶颈；ridge diagnose 可通过干预找到它。"));
+    out.push_back(w("Which bottleneck moved is not told by this subject; ridge diagnose finds it by intervention",
+                    "该对象不说明瓶颈；ridge diagnose 可通过干预找到它"));
   return out;
 }
 
 }  // namespace
 
-std::vector<std::string> Conclusions(const Evidence& e, const Wording& w) {
-  std::vector<std::string> out;
-  std::string seen;
+Conclusion ConclusionOf(const Evidence& e, const Wording& w) {
+  Conclusion c;
+  if (!e.runs.empty()) c.where = Where(e, w);
   for (const Finding& f : e.findings) {
-    if (f.arm < 2) continue;
-    seen = Effect(e, f, w);
-    out.push_back(Where(e, f.arm, w) + seen + w(".", "。"));
+    if (f.arm >= 2) c.seen.push_back(Effect(e, f, w) + w(".", "。"));
   }
-  for (const std::string& b : Bottlenecks(e, w)) out.push_back(b);
+  for (const std::string& b : Bottlenecks(e, w)) c.seen.push_back(b + w(".", "。"));
   std::string quality;
   for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
     if (arm == 1 || RunsOf(e, arm).empty()) continue;
-    const QualityNote note = QualityOf(e, arm, w);
-    if (!note.judged) {
-      quality = w("Quality ", "质量") + note.text + w(".", "。");
-      break;
-    }
-    quality +=
-        (quality.empty() ? w("Quality: ", "质量：") : w("; ", "；")) + ArmLabel(e, arm) + w(": ", "：") + note.text;
+    const ArmQuality note = QualityOf(e, arm, w);
+    quality += (quality.empty() ? w("Quality: ", "质量：") : w("; ", "；")) +
+               (note.judged ? ArmLabel(e, arm) + w(": ", "：") : "") + note.text;
+    if (!note.judged) break;
   }
-  if (!quality.empty()) out.push_back(quality);
+  if (!quality.empty()) c.seen.push_back(quality + w(".", "。"));
   for (const auto& [value, why] : e.experiment.not_run)
-    out.push_back(w(
+    c.seen.push_back(w(
         fmt::format("{} = {} was not run: {}. Nothing is claimed about it.", e.experiment.flag, ShortValue(value), why),
         fmt::format("{} = {} 未运行：{}。对此不作任何结论。", e.experiment.flag, ShortValue(value), w.Reason(why))));
   if (e.runs.size() < e.planned)
-    out.push_back(w(fmt::format("{} of {} runs were made: the experiment is not complete.", e.runs.size(), e.planned),
-                    fmt::format("{} 次运行中完成了 {} 次：实验不完整。", e.planned, e.runs.size())));
-  return out;
+    c.seen.push_back(
+        w(fmt::format("{} of {} runs were made: the experiment is not complete.", e.runs.size(), e.planned),
+          fmt::format("{} 次运行中完成了 {} 次：实验不完整。", e.planned, e.runs.size())));
+  return c;
 }
 
 }  // namespace ridge::lab

@@ -75,7 +75,8 @@ DataTable RunsTable(const Evidence& e, const Wording& w) {
   for (const EvidenceRun& r : e.runs)
     t.rows.push_back({{std::to_string(r.plan.number)},
                       {std::to_string(r.plan.block)},
-                      {ShortValue(ValueOf(e.experiment, r.plan.arm)) + (r.plan.arm == 1 ? " (A/A)" : "")},
+                      {ShortValue(ValueOf(e.experiment, r.plan.arm)) + (r.plan.arm == 1 ? " (A/A)" : "") +
+                       (r.plan.asks ? w(", asked for its quality", "，仅提问以判断质量") : "")},
                       {fmt::format("{:.2f} s", r.record.seconds)},
                       r.record.cpu_seconds ? TableCell{fmt::format("{:.2f} s", *r.record.cpu_seconds)} : Without("-"),
                       r.series ? TableCell{std::to_string(r.series->points.size())} : Without(r.no_series),
@@ -114,7 +115,7 @@ DataTable AnswersTable(const Evidence& e, const Wording& w) {
               .caption = w("What was answered, as in the first run of each value", "回答内容（每个取值的第一次运行）")};
   constexpr size_t kMostBytes = 600;
   for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
-    const auto runs = RunsOf(e, arm);
+    const auto runs = AskedOf(e, arm);
     if (arm == 1 || runs.empty()) continue;
     for (const Answer& a : runs[0]->record.output.answers) {
       std::string text = a.text, flags;

@@ -7,7 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "lab/answer_flags.h"
 #include "lab/evidence/report.h"
+#include "lab/recorded.h"
 #include "lab/statistics.h"
 
 namespace ridge::lab {
@@ -93,7 +95,15 @@ std::string ArmLabel(const Evidence& e, size_t arm) {
 std::vector<const EvidenceRun*> RunsOf(const Evidence& e, size_t arm) {
   std::vector<const EvidenceRun*> runs;
   for (const EvidenceRun& r : e.runs) {
-    if (r.plan.arm == arm) runs.push_back(&r);
+    if (r.plan.arm == arm && !r.plan.asks) runs.push_back(&r);
+  }
+  return runs;
+}
+
+std::vector<const EvidenceRun*> AskedOf(const Evidence& e, size_t arm) {
+  std::vector<const EvidenceRun*> runs;
+  for (const EvidenceRun& r : e.runs) {
+    if (r.plan.arm == arm && !r.record.output.answers.empty()) runs.push_back(&r);
   }
   return runs;
 }
@@ -113,47 +123,95 @@ std::string ModelOf(const Evidence& e, size_t arm, const Wording& w) {
   return name.empty() ? w("not told", "未说明") : name;
 }
 
-QualityNote QualityOf(const Evidence& e, size_t arm, const Wording& w) {
-  // By prompt: the last answer; what was flagged in any run stays flagged.
-  const auto collect = [&](size_t of, std::map<std::string, std::string>& texts,
-                           std::map<std::string, std::string>& flags) {
-    for (const EvidenceRun* r : RunsOf(e, of)) {
-      for (const Answer& a : r->record.output.answers) {
-        texts[a.prompt_id] = a.text;
-        for (const std::string& f : a.flags) {
-          std::string& all = flags[a.prompt_id];
-          if (all.find(f) == std::string::npos) all += (all.empty() ? "" : ", ") + f;
+ArmQuality QualityOf(const Evidence& e, size_t arm, const Wording& w) {
+  // An A/A arm that is not asked itself answers as the first value does.
+  const auto asked = AskedOf(e, arm), first = AskedOf(e, 0);
+  if (asked.empty()) {
+    std::string why = "this subject gives no text to judge";
+    for (const EvidenceRun& r : e.runs) {
+      const auto it = r.record.output.measures.missing.find("quality");
+      if (it != r.record.output.measures.missing.end()) why = it->second;
+    }
+    if (arm == 1 && !first.empty()) return {.text = w("as the first value", "同基准值")};
+    return {.text = w("not judged: ", "未判断：") + w.Reason(why)};
+  }
+  // By prompt: the first answer; what was flagged in any run stays flagged. An answer that its limit of tokens has ended is no bad one.
+  std::map<std::string, std::string> texts, flags;
+  size_t truncated = 0;
+  for (const EvidenceRun* r : asked) {
+    for (const Answer& a : r->record.output.answers) {
+      const bool fresh = texts.emplace(a.prompt_id, a.text).second;
+      for (const std::string& f : a.flags) {
+        if (f == "truncated") {
+          truncated += fresh;
+          continue;
         }
+        std::string& all = flags[a.prompt_id];
+        if (all.find(f) == std::string::npos) all += (all.empty() ? "" : ", ") + f;
       }
     }
-  };
-  std::map<std::string, std::string> texts, flags, first, first_flags;
-  collect(arm, texts, flags);
-  if (texts.empty())
-    return {.text = w("not judged: ", "未判断：") +
-                    w.Reason(MissingReason(RunsOf(e, arm), "quality", "this subject gives no text to judge"))};
-  QualityNote note{.judged = true, .flagged = !flags.empty()};
+  }
+  ArmQuality note{.judged = true, .flagged = !flags.empty()};
   std::string which;
   for (const auto& [prompt, flag] : flags) which += fmt::format("{}{}: {}", which.empty() ? "" : "; ", prompt, flag);
   note.text = flags.empty() ? w(fmt::format("{} answers, none flagged", texts.size()),
                                 fmt::format("{} 个回答，均无标记", texts.size()))
                             : w(fmt::format("{} of {} answers flagged ({})", flags.size(), texts.size(), which),
                                 fmt::format("{} 个回答中 {} 个有问题（{}）", texts.size(), flags.size(), which));
-  if (arm > 0) {
-    collect(0, first, first_flags);
-    size_t same = 0, compared = 0;
-    for (const auto& [prompt, text] : texts) {
-      const auto it = first.find(prompt);
-      if (it != first.end()) compared++, same += it->second == text;
-    }
-    const std::string reference = ArmLabel(e, 0);
-    if (compared > 0)
-      note.text += same == compared
-                       ? w("; word for word as with " + reference, "；与 " + reference + " 逐字相同")
-                       : w(fmt::format("; {} of {} differ from {}", compared - same, compared, reference),
-                           fmt::format("；{} 个中有 {} 个与 {} 不同", compared, compared - same, reference));
+  if (truncated > 0)
+    note.text += w(fmt::format("; {} ended by the limit of tokens", truncated),
+                   fmt::format("；{} 个因 token 上限而结束", truncated));
+  if (arm == 0 || first.empty()) return note;
+  const std::vector<Answer>& reference = first[0]->record.output.answers;
+  note.still_good = Judge(asked[0]->record.output.answers, reference, "").still_good;
+  size_t same = 0, compared = 0;
+  for (const Answer& a : reference) {
+    const auto it = texts.find(a.prompt_id);
+    if (it != texts.end()) compared++, same += it->second == a.text;
   }
+  if (compared == 0) return note;
+  const std::string label = ArmLabel(e, 0);
+  note.text += same == compared ? w("; word for word as with " + label, "；与 " + label + " 逐字相同")
+                                : w(fmt::format("; {} of {} differ from {}", compared - same, compared, label),
+                                    fmt::format("；{} 个中有 {} 个与 {} 不同", compared, compared - same, label));
   return note;
+}
+
+DataTable TradeTable(const Evidence& e, const Wording& w) {
+  DataTable t{.columns = {{w("Value", "参数值")},
+                          {w("Smaller: file", "更小：文件"), true},
+                          {w("Faster: decode", "更快：解码")},
+                          {w("Still good", "仍然好")},
+                          {w("Answers", "回答")}},
+              .caption = w("Smaller, faster and still good are three columns: none follows from another.",
+                           "更小、更快、仍然好是三列：任何一列都推不出另一列。")};
+  const auto bytes_of = [&](size_t arm) { return MedianOf(RunsOf(e, arm), &Measures::model_bytes); };
+  const auto reference = bytes_of(0);
+  if (!reference || AskedOf(e, 0).empty()) return t;
+  for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
+    const auto bytes = bytes_of(arm);
+    if (arm == 1 || !bytes) continue;
+    std::string speed;
+    for (const Finding& f : e.findings) {
+      if (f.arm != arm || f.unit != "t/s" || !(f.test.starts_with("tg") || f.test == "decode")) continue;
+      const std::string value = f.median ? Short(*f.median) + " t/s" : w("no quiet block", "没有安静的区块");
+      speed += fmt::format(
+          "{}{}{}", speed.empty() ? "" : "; ", value,
+          arm == 0 ? "" : w(", ", "，") + w.Verdict(f.verdict) + (f.ratio ? fmt::format(" ({:.3f})", *f.ratio) : ""));
+    }
+    const ArmQuality q = QualityOf(e, arm, w);
+    t.rows.push_back(
+        {{ShortValue(ValueOf(e.experiment, arm))},
+         {fmt::format("{:.1f} MiB{}", *bytes / kMiB, arm == 0 ? "" : fmt::format(" ({:.3f})", *bytes / *reference))},
+         speed.empty() ? Without(w("not measured", "未测量")) : TableCell{speed},
+         arm == 0        ? TableCell{w("reference", "基准")}
+         : !q.still_good ? Without(w("not judged", "未判断"))
+         : *q.still_good ? TableCell{.text = w("yes", "是"), .tone = "good"}
+                         : TableCell{.text = w("no", "否"), .tone = "bad"},
+         {q.text}});
+  }
+  if (t.rows.size() < 2) t.rows.clear();
+  return t;
 }
 
 DataTable RecordTable(const std::vector<Evidence>& evidences, const Wording& w) {
@@ -176,8 +234,12 @@ DataTable RecordTable(const std::vector<Evidence>& evidences, const Wording& w) 
     for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
       const auto runs = RunsOf(e, arm);
       if (runs.empty()) continue;
-      const auto ttft = MedianOf(runs, &Measures::ttft_ms), memory = MedianOf(runs, &Measures::peak_memory_mib);
-      const QualityNote quality = QualityOf(e, arm, w);
+      const auto memory = MedianOf(runs, &Measures::peak_memory_mib);
+      auto ttft = MedianOf(runs, &Measures::ttft_ms);
+      // A benchmark has no first token: that of the server beside it, which was asked with the same settings.
+      const bool beside = !ttft;
+      if (beside) ttft = MedianOf(AskedOf(e, arm), &Measures::ttft_ms);
+      const ArmQuality quality = QualityOf(e, arm, w);
       std::string log = runs[0]->log;
       if (evidences.size() > 1) log = ShortValue(e.folder) + "/" + log;
       if (runs.size() > 1)
@@ -186,7 +248,7 @@ DataTable RecordTable(const std::vector<Evidence>& evidences, const Wording& w) 
                         {ModelOf(e, arm, w)},
                         {e.experiment.flag},
                         {ShortValue(ValueOf(e.experiment, arm)) + (arm == 1 ? " (A/A)" : "")},
-                        ttft ? TableCell{Short(*ttft) + " ms"}
+                        ttft ? TableCell{Short(*ttft) + " ms" + (beside ? w(" (as a server)", "（作为服务）") : "")}
                              : Without(w.Reason(MissingReason(runs, "ttft_ms", "not measured by this subject"))),
                         Speeds(e, arm, runs, w),
                         memory
@@ -234,9 +296,10 @@ DataTable EffectTable(const Evidence& e, const Wording& w) {
   for (const Finding& f : e.findings) {
     const bool differs = f.verdict == "faster" || f.verdict == "slower" || f.verdict == "smaller" ||
                          f.verdict == "larger" || f.verdict == "better" || f.verdict == "worse";
-    const std::string verdict = f.arm == 1 ? w("A/A: differences up to " + FloorText(f.floor) + " mean nothing here",
-                                               "A/A：" + FloorText(f.floor) + " 以内的差异在此没有意义")
-                                           : w.Verdict(f.verdict);
+    const std::string verdict = f.arm == 1 && !f.low ? w("A/A: not known", "A/A：未知")
+                                : f.arm == 1 ? w("A/A: differences up to " + FloorText(f.floor) + " mean nothing here",
+                                                 "A/A：" + FloorText(f.floor) + " 以内的差异在此没有意义")
+                                             : w.Verdict(f.verdict);
     t.rows.push_back(
         {{f.test},
          {ShortValue(f.value) + (f.arm == 1 ? " (A/A)" : "")},
@@ -344,8 +407,15 @@ DataTable AccountsTable(const std::vector<Evidence>& evidences, const Wording& w
       const Measures& m0 = runs[0]->record.output.measures;
       std::string tests;
       for (const Finding& f : e.findings) {
-        if (f.arm == arm && f.median)
-          tests += fmt::format("{}{} {} {}", tests.empty() ? "" : ", ", f.test, Short(*f.median), f.unit);
+        if (f.arm != arm) continue;
+        std::vector<double> all;  // of blocks that do not count too, where no other is there
+        for (const RunSample& one : e.samples) {
+          if (one.arm == arm && one.test == f.test) all.push_back(one.value);
+        }
+        if (!f.median && all.empty()) continue;
+        tests +=
+            fmt::format("{}{} {} {}{}", tests.empty() ? "" : ", ", f.test, Short(f.median ? *f.median : Median(all)),
+                        f.unit, f.median ? "" : w(" (disturbed)", "（受干扰）"));
       }
       if (!tests.empty()) {
         const bool is_bench = subject.find("bench") != std::string::npos;
@@ -393,18 +463,43 @@ DataTable AccountsTable(const std::vector<Evidence>& evidences, const Wording& w
 }
 
 std::vector<std::string> LeftOut(const Evidence& e, const Wording& w) {
-  std::map<int64_t, std::vector<std::string>> blocks;
+  // Reasons of one kind are told together, with the range of their figures.
+  struct Kind {
+    double low = 1e300, high = -1e300;
+    size_t runs = 0;
+    bool figure = false;
+  };
+  std::map<int64_t, std::map<std::string, Kind>> blocks;
+  std::map<int64_t, size_t> sizes;
   for (const EvidenceRun& r : e.runs) {
-    if (r.record.disturbed.empty()) continue;
-    const std::string reason = w(fmt::format("run {}: {}", r.plan.number, r.record.disturbed),
-                                 fmt::format("运行 {}：{}", r.plan.number, w.Reason(r.record.disturbed)));
-    blocks[r.plan.block].push_back(reason);
+    if (r.plan.asks) continue;
+    sizes[r.plan.block]++;
+    for (std::string_view rest = r.record.disturbed; !rest.empty();) {
+      const size_t end = std::min(rest.find("; "), rest.size());
+      std::string reason(rest.substr(0, end));
+      rest.remove_prefix(std::min(end + 2, rest.size()));
+      const size_t digit = reason.find_first_of("0123456789"), after = reason.find_first_not_of("0123456789.", digit);
+      const auto figure =
+          digit == std::string::npos ? std::nullopt : ToNumber(std::string_view(reason).substr(digit, after - digit));
+      if (figure) reason.replace(digit, after - digit, "#");
+      Kind& kind = blocks[r.plan.block][reason];
+      kind.runs++;
+      if (figure) kind.figure = true, kind.low = std::min(kind.low, *figure), kind.high = std::max(kind.high, *figure);
+    }
   }
   std::vector<std::string> out;
-  for (const auto& [block, reasons] : blocks) {
-    std::string text = w(fmt::format("Block {}", block), fmt::format("区块 {}", block)) + w(": ", "：");
-    for (size_t i = 0; i < reasons.size(); i++) text += (i == 0 ? "" : w("; ", "；")) + reasons[i];
-    out.push_back(text);
+  for (const auto& [block, kinds] : blocks) {
+    std::string text;
+    for (const auto& [reason, kind] : kinds) {
+      std::string said = reason;
+      if (const size_t at = said.find('#'); kind.figure && at != std::string::npos)
+        said.replace(at, 1,
+                     kind.low == kind.high ? Short(kind.low) : fmt::format("{}–{}", Short(kind.low), Short(kind.high)));
+      text += (text.empty() ? "" : w("; ", "；")) +
+              w(fmt::format("{} ({} of {} runs)", said, kind.runs, sizes[block]),
+                fmt::format("{}（{} 次运行中的 {} 次）", w.Reason(said), sizes[block], kind.runs));
+    }
+    out.push_back(w(fmt::format("Block {}: {}", block, text), fmt::format("区块 {}：{}", block, text)));
   }
   return out;
 }

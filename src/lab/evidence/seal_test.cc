@@ -141,6 +141,15 @@ TEST_F(Sealed, MissingAddedAndReplacedFilesAreNamed) {
   fs::remove(folder_ + "/environment.json");
   ASSERT_EQ(mkfifo((folder_ + "/environment.json").c_str(), 0600), 0);
   EXPECT_TRUE(has("environment.json: is a link or no regular file"));
+  fs::resize_file(folder_ + "/runs/0004.log", kMostFileBytes + 1);  // takes no room
+  EXPECT_TRUE(has("runs/0004.log: the file is too long"));
+  fs::remove(folder_ + "/runs/0004.log");
+  // A manifest, rightly summed, that names what lies outside.
+  const std::string lines = HashText("outside") + " 7 ../secret\n" + HashText("root") + " 4 /etc/passwd\n";
+  Spit(root_ + "/secret", "outside");
+  Spit(folder_ + "/MANIFEST", lines + "xxh3-64 of the lines above: " + HashText(lines) + "\n");
+  EXPECT_TRUE(has("../secret: a name that leads out of the folder"));
+  EXPECT_TRUE(has("/etc/passwd: a name that leads out of the folder"));
   fs::remove_all(folder_ + "/runs");
   fs::create_directory_symlink(root_ + "/e.lab/runs", folder_ + "/runs");
   EXPECT_TRUE(has("runs: is a link"));

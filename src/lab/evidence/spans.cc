@@ -78,7 +78,8 @@ std::vector<Span> SpansOf(double begin_s, double end_s, std::string_view stdout_
     for (const Json& r : j["requests"]) {
       const auto times = TimesOf(j, r);
       // Only of a process of its own: a server's phases of several requests overlap.
-      if (times && r.contains("ended_s") && r.contains("timings")) AddLedger(r["timings"], times->second, spans);
+      if (times && r.contains("ended_s") && r["ended_s"].is_number() && r.contains("timings"))
+        AddLedger(r["timings"], times->second, spans);
     }
   } else {
     AddLedger(j, end_s, spans);

@@ -86,7 +86,7 @@ TEST(Spans, OfALedgerEndWithTheRun) {
 
 TEST(Requests, AreStampedOrCountFromTheClientsClock) {
   const std::string text = R"({"clock_s": 11, "requests": [
-      {"prompt_id": "zh-1", "sent_s": 0, "first_token_s": 0.25, "done_s": 1}, {"prompt_id": "en-1", "sent_s": 0.5, "done_s": 2},
+      {"prompt_id": "zh-1", "sent_s": 0, "first_token_s": 0.25, "done_s": 1, "ended_s": null, "timings": {"parts_ms": {"queue": 1}}}, {"prompt_id": "en-1", "sent_s": 0.5, "done_s": 2},
       {"sent_s": 3, "done_s": 9}, {"prompt_id": "x"}, 7,
       {"prompt_id": "cli", "began_s": 12, "ended_s": 14, "timings": {"parts_ms": {"load": 500, "prefill": 1000}}}]})";
   const auto requests = RequestsOf(10, 15, text);
@@ -101,42 +101,6 @@ TEST(Requests, AreStampedOrCountFromTheClientsClock) {
   EXPECT_EQ(spans[1].name, "load");
   EXPECT_DOUBLE_EQ(spans[1].begin_s, 12.5);
   EXPECT_DOUBLE_EQ(spans[2].end_s, 14);
-}
-
-Series Every(double step, double from, double to) {
-  Series s{.names = {"x"}};
-  for (double t = from; t < to; t += step) s.points.push_back({t, t + 0.001, t, {t}});
-  return s;
-}
-
-TEST(Spans, AreThoseThatTheSubjectStamped) {
-  const std::string rows = R"([{"n_prompt": 64, "samples_at_s": [11, 13], "samples_ns": [1e9, 1e9]},
-                               {"n_gen": 8, "samples_at_s": [12], "samples_ns": [5e8]}, {"n_gen": 8}, 3])";
-  const auto spans = SpansOf(10, 15, rows);
-  ASSERT_EQ(spans.size(), 4u);
-  EXPECT_EQ(spans[0].name, "load and warm up");
-  EXPECT_EQ(spans[0].end_s, 11);
-  EXPECT_EQ(spans[1].name, "pp64");
-  EXPECT_EQ(spans[2].name, "tg8");
-  EXPECT_EQ(spans[2].end_s, 12.5);
-  EXPECT_TRUE(SpansOf(10, 15, "[]").empty());
-  EXPECT_TRUE(SpansOf(10, 15, "no json").empty());
-}
-
-TEST(Spans, OverlapsAndWhatLiesOutsideAreNoPhases) {
-  const auto spans = SpansOf(
-      10, 15, R"([{"n_prompt": 1, "samples_at_s": [9, 11, 11.5, 14.5, "x"], "samples_ns": [1e9, 1e9, 1e9, 1e9, 1]}])");
-  ASSERT_EQ(spans.size(), 2u);
-  EXPECT_EQ(spans[1].begin_s, 11);
-  for (size_t i = 1; i < spans.size(); i++) EXPECT_GE(spans[i].begin_s, spans[i - 1].end_s);
-}
-
-TEST(Spans, OfALedgerEndWithTheRun) {
-  const auto spans = SpansOf(10, 15, R"({"parts_ms": {"load": 1000, "tokenise": 0, "prefill": 2000, "decode": 500}})");
-  ASSERT_EQ(spans.size(), 4u);
-  EXPECT_EQ(spans[0].name, "start");
-  EXPECT_DOUBLE_EQ(spans[1].begin_s, 11.5);
-  EXPECT_DOUBLE_EQ(spans[3].end_s, 15);
 }
 
 TEST(Align, RefusesPhasesThatTheMonitorCannotSee) {

@@ -1,6 +1,7 @@
 #include "lab/subjects/asked.h"
 
 #include <fmt/format.h>
+#include <time.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -68,17 +69,23 @@ Status WriteAsked(const AskedRun& run, const std::string& path) {
                         {"first_token_s", OrNull(r.first_token_s)},
                         {"last_token_s", OrNull(r.last_token_s)},
                         {"done_s", r.done_s},
+                        {"began_s", OrNull(r.began_s)},
+                        {"ended_s", OrNull(r.ended_s)},
                         {"prompt_tokens", OrNull(r.prompt_tokens)},
                         {"output_tokens", OrNull(r.output_tokens)},
                         {"cached_tokens", OrNull(r.cached_tokens)},
                         {"timings", r.timings}});
   }
-  const Json j = {
-      {"subject", run.subject},         {"version", run.version},
-      {"settings", run.settings},       {"model_bytes", OrNull(run.model_bytes)},
-      {"concurrency", run.concurrency}, {"max_tokens", run.max_tokens},
-      {"duration_s", run.duration_s},   {"not_asked", run.not_asked.empty() ? Json(nullptr) : Json(run.not_asked)},
-      {"requests", std::move(requests)}};
+  const Json j = {{"subject", run.subject},
+                  {"version", run.version},
+                  {"settings", run.settings},
+                  {"model_bytes", OrNull(run.model_bytes)},
+                  {"concurrency", run.concurrency},
+                  {"max_tokens", run.max_tokens},
+                  {"clock_s", OrNull(run.clock_s)},
+                  {"duration_s", run.duration_s},
+                  {"not_asked", run.not_asked.empty() ? Json(nullptr) : Json(run.not_asked)},
+                  {"requests", std::move(requests)}};
   RIDGE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   RIDGE_RETURN_IF_ERROR(file.Write(j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n"));
   return file.Commit();
@@ -156,6 +163,7 @@ Status AskServer(const std::string& url, const std::string& model, const Work& w
   run.concurrency = work.concurrency;
   run.max_tokens = work.max_tokens;
   run.duration_s = load.duration_s;
+  run.clock_s = load.begun_raw_s;
   std::string failed;
   for (size_t i = 0; i < load.records.size(); i++) {
     const RequestRecord& r = load.records[i];
@@ -179,6 +187,12 @@ Status AskServer(const std::string& url, const std::string& model, const Work& w
   }
   if (!failed.empty()) return Fail(Code::kUnavailable, "the server did not answer").Where(url).Found(failed);
   return {};
+}
+
+double RawSeconds() {
+  timespec t{};
+  clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
 Result<std::string> ReadText(const std::string& path) {

@@ -23,6 +23,7 @@ namespace ridge::lab {
 struct AskedRequest {
   std::string prompt_id, prompt, text, finish_reason, error;
   double sent_s = 0, done_s = 0;
+  std::optional<double> began_s, ended_s;  // CLOCK_MONOTONIC_RAW: of a process of its own
   std::optional<double> first_token_s, last_token_s;
   std::optional<int64_t> prompt_tokens, output_tokens, cached_tokens;
   nlohmann::ordered_json timings;  // the subject's own account; null: none
@@ -34,6 +35,7 @@ struct AskedRun {
   std::optional<double> model_bytes;
   int64_t concurrency = 1, max_tokens = 0;
   double duration_s = 0;
+  std::optional<double> clock_s;  // CLOCK_MONOTONIC_RAW at the zero of the requests' times: of a client
   std::vector<AskedRequest> requests;
   std::string not_asked;  // why there are none
 };
@@ -45,6 +47,7 @@ Result<RunOutput> ParseAsked(std::string_view text);
 Status AskServer(const std::string& url, const std::string& model, const Work& work, AskedRun& run);
 
 // Helpers of subjects.
+double RawSeconds();  // CLOCK_MONOTONIC_RAW, the clock of the monitor
 Result<std::string> ReadText(const std::string& path);
 std::string_view WithoutEnd(std::string_view text);  // without line breaks at its end
 Status AppendLine(const std::string& path, std::string_view line);

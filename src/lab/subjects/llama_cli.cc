@@ -78,7 +78,9 @@ class LlamaCli : public Subject {
     for (const Question& q : QuestionsOf(WorkOf(e, arm))) {
       std::vector<std::string> words = command;
       words.insert(words.end(), {"-p", q.text});
+      const double began = RawSeconds();
       RIDGE_ASSIGN_OR_RETURN(const Usage usage, RunProcess(words, part, log));
+      const double ended = RawSeconds();
       RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadText(part));
       RIDGE_ASSIGN_OR_RETURN(const std::string said, ReadText(log));
       RIDGE_RETURN_IF_ERROR(AppendLine(files.log, fmt::format("# {}\n{}\n{}", q.id, out, WithoutEnd(said))));
@@ -88,6 +90,7 @@ class LlamaCli : public Subject {
       if (usage.status != 0) break;
       ReadLlamaSettings(out + "\n" + said, run.settings);
       run.requests.push_back(LlamaCliAnswer(q, out, said));
+      run.requests.back().began_s = began, run.requests.back().ended_s = ended;
     }
     if (const auto model = SettingOf(e, arm, {"m", "model"}))
       run.model_bytes = FileBytes(*model), run.settings["model"] = *model;

@@ -40,7 +40,9 @@ class RunCommand : public Subject {
     for (const Question& q : QuestionsOf(WorkOf(e, arm))) {
       std::vector<std::string> words = command;
       words.insert(words.end(), {"-p", q.text});
+      const double began = RawSeconds();
       RIDGE_ASSIGN_OR_RETURN(const Usage usage, RunProcess(words, part, log));
+      const double ended = RawSeconds();
       RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadText(part));
       RIDGE_ASSIGN_OR_RETURN(const std::string said, ReadText(log));
       RIDGE_RETURN_IF_ERROR(AppendLine(files.log, fmt::format("# {}\n{}", q.id, WithoutEnd(said))));
@@ -52,6 +54,7 @@ class RunCommand : public Subject {
       if (!j.is_object() || !j.contains("config")) return Fail(Code::kInvalidData, "ridge run printed no document");
       run.settings = j["config"];
       run.requests.push_back(FromLedger(q, j));
+      run.requests.back().began_s = began, run.requests.back().ended_s = ended;
       if (j["config"].contains("model") && j["config"]["model"].is_string())
         run.model_bytes = FileBytes(j["config"]["model"].get<std::string>());
     }
