@@ -19,7 +19,9 @@ namespace ridge::lab {
 
 Document ReportOf(const std::vector<Evidence>& evidences, Language language);
 
-// Pieces of it, in report_tables.cc, report_figures.cc and report_conclusion.cc.
+// Pieces of it, in report_tables.cc, report_quality.cc, report_details.cc, report_figures.cc and report_conclusion.cc.
+// Over the runs that have the figure.
+std::optional<double> MedianOf(const std::vector<const EvidenceRun*>& runs, std::optional<double> Measures::* of);
 std::string ShortValue(std::string_view value);                          // of a path its last part
 std::string ArmLabel(const Evidence& e, size_t arm);                     // "t = 2", "t = 1 (A/A)"
 std::string ModelOf(const Evidence& e, size_t arm, const Wording& w);    // or that it is not told
