@@ -40,8 +40,8 @@ std::optional<std::string> SettingOf(const Experiment& e, size_t arm, std::initi
   return {};
 }
 
-Work WorkOf(const Experiment& e, size_t arm) {
-  Work work = e.work.value_or(Work{});
+Workload WorkloadOf(const Experiment& e, size_t arm) {
+  Workload work = e.work.value_or(Workload{});
   if (e.flag == "concurrency") work.concurrency = std::max<int64_t>(1, std::atoll(ValueOf(e, arm).c_str()));
   if (e.flag == "max_tokens") work.max_tokens = std::max<int64_t>(1, std::atoll(ValueOf(e, arm).c_str()));
   return work;

@@ -23,7 +23,7 @@
 namespace ridge::lab {
 
 // [work]: what subjects that answer are asked.
-struct Work {
+struct Workload {
   std::vector<std::string> prompts;  // own ones; empty: the fixed ones (prompts.h)
   int64_t take = 0;                  // of the fixed ones, the first so many; 0: all
   int64_t max_tokens = 48;
@@ -39,7 +39,7 @@ struct Experiment {
   std::string subject = "bench";  // what is run: a name of subjects/subject.h
   std::string program;            // of the subject; empty: this one
   std::string url, url_model;     // of the subject `url`
-  std::optional<Work>
+  std::optional<Workload>
       work;  // with a subject that does not answer: its arms are asked at the end, for the quality alone
   std::vector<std::pair<std::string, std::string>> base;  // flags of the subject, without dashes
   std::string flag;
@@ -59,7 +59,7 @@ const std::string& ValueOf(const Experiment& e, size_t arm);
 // A flag of [base], or the variable's value where it is that flag; `names` are spellings of the same.
 std::optional<std::string> SettingOf(const Experiment& e, size_t arm, std::initializer_list<std::string_view> names);
 
-Work WorkOf(const Experiment& e, size_t arm);
+Workload WorkloadOf(const Experiment& e, size_t arm);
 std::string SubjectNameOf(const Experiment& e, size_t arm);
 std::string ProgramOf(const Experiment& e, size_t arm);  // empty: this one
 // [base] and the variable, where it is a flag; a switch that is "true" has no value, one that is "false" is left out.

@@ -76,7 +76,7 @@ Status ReadHead(const toml::table& table, Experiment& e) {
   return {};
 }
 
-Status ReadWork(const toml::table& table, Work& work) {
+Status ReadWork(const toml::table& table, Workload& work) {
   for (const auto& [key, node] : InOrder(table)) {
     int64_t* number = key == "max_tokens"     ? &work.max_tokens
                       : key == "requests"     ? &work.requests

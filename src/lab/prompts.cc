@@ -54,7 +54,7 @@ const FixedPrompt* FindPrompt(std::string_view id) {
   return it == FixedPrompts().end() ? nullptr : &*it;
 }
 
-std::vector<Question> QuestionsOf(const Work& work) {
+std::vector<Question> QuestionsOf(const Workload& work) {
   std::vector<Question> all;
   if (work.prompts.empty()) {
     for (const FixedPrompt& p : FixedPrompts()) {

@@ -32,6 +32,6 @@ struct Question {
   std::string id, text;
 };
 // In the order in which they are asked; `requests` of them where the work says so. Own prompts are "p1", "p2", …
-std::vector<Question> QuestionsOf(const Work& work);
+std::vector<Question> QuestionsOf(const Workload& work);
 
 }  // namespace ridge::lab

@@ -149,7 +149,7 @@ Result<RunOutput> ParseAsked(std::string_view text) {
   return out;
 }
 
-Status AskServer(const std::string& url, const std::string& model, const Work& work, AskedRun& run) {
+Status AskServer(const std::string& url, const std::string& model, const Workload& work, AskedRun& run) {
   const std::vector<Question> questions = QuestionsOf(work);
   LoadOptions options{.url = url, .model = model, .requests = static_cast<int64_t>(questions.size())};
   options.concurrency = work.concurrency;

@@ -44,7 +44,7 @@ Status WriteAsked(const AskedRun& run, const std::string& path);
 Result<RunOutput> ParseAsked(std::string_view text);
 
 // Asks an OpenAI-compatible server the questions of `work`; adds the requests and the time. Errors: what the first request that failed says.
-Status AskServer(const std::string& url, const std::string& model, const Work& work, AskedRun& run);
+Status AskServer(const std::string& url, const std::string& model, const Workload& work, AskedRun& run);
 
 // Helpers of subjects.
 double RawSeconds();  // CLOCK_MONOTONIC_RAW, the clock of the monitor

@@ -62,7 +62,7 @@ class Asking : public Subject {
     std::erase_if(out.base, [](const auto& flag) { return IsShape(flag.first); });
     if (!IsShape(e.flag) && e.flag != "program") out.base.emplace_back(e.flag, ValueOf(e, arm));
     out.flag = "max_tokens";  // of [work], in every arm
-    for (std::string& v : out.values) v = std::to_string(e.work.value_or(Work{}).max_tokens);
+    for (std::string& v : out.values) v = std::to_string(e.work.value_or(Workload{}).max_tokens);
     // One stream, one place: a server that batches nothing gives what the benchmark's settings give.
     std::erase_if(out.base, [](const auto& flag) { return flag.first == "power-mode"; });
     if (out.work) out.work->concurrency = 1;

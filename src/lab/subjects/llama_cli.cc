@@ -59,7 +59,7 @@ class LlamaCli : public Subject {
     std::vector<std::string> out = {ProgramOf(e, arm)};
     // A process of its own has no prompt cache to turn off.
     AddFlags(e, arm, true, {"p", "n", "d", "no-prefix-cache", "spec"}, out);
-    const Work work = WorkOf(e, arm);
+    const Workload work = WorkloadOf(e, arm);
     if (!work.chat)
       return Fail(Code::kInvalidArgument, "llama-cli only chats").Where("[work] chat").Remedy("take llama-server");
     out.insert(out.end(), {"-st", "--simple-io", "-n", std::to_string(work.max_tokens), "--temp", "0", "-s", "1"});
@@ -71,11 +71,11 @@ class LlamaCli : public Subject {
     RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> command, Command(e, arm));
     const std::string part = files.out + ".part", log = files.log + ".part";
     AskedRun run{.subject = "llama-cli", .version = VersionOf(command[0], part)};
-    run.max_tokens = WorkOf(e, arm).max_tokens;
+    run.max_tokens = WorkloadOf(e, arm).max_tokens;
     Usage total{.cpu_s = 0, .max_rss_mb = 0};
     const double start = MonotonicSeconds();
     std::filesystem::remove(files.log);
-    for (const Question& q : QuestionsOf(WorkOf(e, arm))) {
+    for (const Question& q : QuestionsOf(WorkloadOf(e, arm))) {
       std::vector<std::string> words = command;
       words.insert(words.end(), {"-p", q.text});
       const double began = RawSeconds();

@@ -72,7 +72,7 @@ class OpenVino : public Subject {
 
   Result<Usage> Run(const Experiment& e, size_t arm, const RunFiles& files) const override {
     RIDGE_ASSIGN_OR_RETURN(std::vector<std::string> command, Command(e, arm));
-    const Work work = WorkOf(e, arm);
+    const Workload work = WorkloadOf(e, arm);
     Json questions = Json::array();
     for (const Question& q : QuestionsOf(work)) questions.push_back({q.id, q.text});
     const std::string path = files.out + ".questions";

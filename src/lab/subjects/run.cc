@@ -22,7 +22,7 @@ class RunCommand : public Subject {
     out.push_back("run");
     // A process of its own has no prefix cache to turn off.
     AddFlags(e, arm, false, {"p", "n", "d", "no-prefix-cache"}, out);
-    const Work work = WorkOf(e, arm);
+    const Workload work = WorkloadOf(e, arm);
     out.insert(out.end(), {"-n", std::to_string(work.max_tokens), "--temp", "0", "--seed", "1", "--json"});
     if (work.chat) out.push_back("-st");
     if (work.ignore_eos) out.push_back("--ignore-eos");
@@ -35,9 +35,9 @@ class RunCommand : public Subject {
     AskedRun run{.subject = "run", .version = VersionOf(command[0], part)};
     Usage total{.cpu_s = 0, .max_rss_mb = 0};
     const double start = MonotonicSeconds();
-    run.max_tokens = WorkOf(e, arm).max_tokens;
+    run.max_tokens = WorkloadOf(e, arm).max_tokens;
     std::filesystem::remove(files.log);
-    for (const Question& q : QuestionsOf(WorkOf(e, arm))) {
+    for (const Question& q : QuestionsOf(WorkloadOf(e, arm))) {
       std::vector<std::string> words = command;
       words.insert(words.end(), {"-p", q.text});
       const double began = RawSeconds();

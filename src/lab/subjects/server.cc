@@ -80,7 +80,7 @@ class Started : public Subject {
     } else {
       AddFlags(e, arm, false, {"p", "n", "d", "port", "host"}, out);
     }
-    const int64_t concurrency = WorkOf(e, arm).concurrency;
+    const int64_t concurrency = WorkloadOf(e, arm).concurrency;
     // As many sequences at once as are asked, where the experiment does not say it.
     if (!SettingOf(e, arm, {"np", "parallel"}))
       out.insert(out.end(), {"-np", std::to_string(llama_ ? concurrency : std::max<int64_t>(concurrency, 1))});
@@ -108,7 +108,7 @@ class Started : public Subject {
       usleep(20'000);
     }
     if (ready) {
-      asked = AskServer(base, "", WorkOf(e, arm), run);
+      asked = AskServer(base, "", WorkloadOf(e, arm), run);
       if (llama_) AskVersion(base, run);
     }
     const bool alive = child.Running();
@@ -177,7 +177,7 @@ class Url : public Subject {
     RIDGE_RETURN_IF_ERROR(AppendLine(files.log, fmt::format("{}: {}", base, run.version)));
     const std::string model = e.flag == "model" ? ValueOf(e, arm) : e.url_model;
     run.settings["model"] = model.empty() ? "(the server's first)" : model;
-    if (const Status asked = AskServer(base, model, WorkOf(e, arm), run); !asked) {
+    if (const Status asked = AskServer(base, model, WorkloadOf(e, arm), run); !asked) {
       RIDGE_RETURN_IF_ERROR(AppendLine(files.log, asked.error().Message()));
       return Usage{.status = 1};
     }
