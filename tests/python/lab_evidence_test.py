@@ -37,7 +37,7 @@ def run(*args, status=0, **options):
 class Page(html.parser.HTMLParser):
     """Is every element closed in order? What does the page load or run?"""
 
-    VOID = {"meta", "input", "link", "br", "img", "hr"}
+    VOID = {"meta", "input", "link", "br", "img", "hr", "wbr"}
     SELF = {"rect", "line", "circle", "polyline", "path"}
 
     def __init__(self):
