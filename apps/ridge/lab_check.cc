@@ -33,7 +33,7 @@ Status LabCheck(const LabOptions& o, Output& out) {
     RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> found, lab::FindBundles(target));
     folders.insert(folders.end(), found.begin(), found.end());
   }
-  std::vector<lab::Evidence> evidences;
+  std::vector<lab::BundleEvidence> evidences;
   Json checked = Json::array();
   std::string text, first;
   size_t problems = 0;

@@ -32,10 +32,10 @@ Json FindingJson(const lab::Finding& f) {
           {"better", f.better}};
 }
 
-Json EvidenceJson(const lab::Evidence& e) {
+Json EvidenceJson(const lab::BundleEvidence& e) {
   Json findings = Json::array();
   for (const lab::Finding& f : e.findings) findings.push_back(FindingJson(f));
-  const lab::Conclusion conclusion = lab::ConclusionOf(e, {lab::Language::kEnglish});
+  const lab::Conclusion conclusion = lab::ConclusionOf(e, {lab::ReportLanguage::kEnglish});
   Json not_run = Json::object();
   for (const auto& [value, why] : e.experiment.not_run) not_run[value] = why;
   return {{"name", e.experiment.name},
@@ -51,10 +51,10 @@ Json EvidenceJson(const lab::Evidence& e) {
           {"seen", conclusion.seen}};
 }
 
-Result<std::vector<lab::Language>> Languages(const std::string& name) {
-  if (name == "en") return std::vector{lab::Language::kEnglish};
-  if (name == "zh") return std::vector{lab::Language::kChinese};
-  if (name == "both") return std::vector{lab::Language::kEnglish, lab::Language::kChinese};
+Result<std::vector<lab::ReportLanguage>> Languages(const std::string& name) {
+  if (name == "en") return std::vector{lab::ReportLanguage::kEnglish};
+  if (name == "zh") return std::vector{lab::ReportLanguage::kChinese};
+  if (name == "both") return std::vector{lab::ReportLanguage::kEnglish, lab::ReportLanguage::kChinese};
   return Fail(Code::kUsage, "unknown language").Where("--lang").Found(name).Expected("zh, en or both");
 }
 
@@ -69,7 +69,7 @@ bool LiesIn(const std::string& file, const std::string& folder) {
 }  // namespace
 
 Status TellFindings(const lab::Bundle& bundle, Output& out, const std::string& from) {
-  RIDGE_ASSIGN_OR_RETURN(const lab::Evidence evidence, lab::ReadEvidence(bundle));
+  RIDGE_ASSIGN_OR_RETURN(const lab::BundleEvidence evidence, lab::ReadEvidence(bundle));
   std::string homework;
   if (lab::HomeworkNumber(bundle.experiment()) > 0) {
     RIDGE_ASSIGN_OR_RETURN(homework, HomeworkText(bundle, from));
@@ -79,21 +79,21 @@ Status TellFindings(const lab::Bundle& bundle, Output& out, const std::string& f
     document["homework"] = homework.empty() ? Json(nullptr) : Json(homework);
     return out.Document(document);
   }
-  const lab::Conclusion c = lab::ConclusionOf(evidence, {lab::Language::kEnglish});
+  const lab::Conclusion c = lab::ConclusionOf(evidence, {lab::ReportLanguage::kEnglish});
   std::string text = c.where.empty() ? "" : Printable(c.where) + "\n";
   for (const std::string& seen : c.seen) text += "- " + Printable(seen) + "\n";
   return out.Write(text + (homework.empty() ? "" : "\n" + homework));
 }
 
 Status LabReport(const LabOptions& o, Output& out) {
-  RIDGE_ASSIGN_OR_RETURN(const std::vector<lab::Language> languages, Languages(o.language));
+  RIDGE_ASSIGN_OR_RETURN(const std::vector<lab::ReportLanguage> languages, Languages(o.language));
   const bool html = o.out.ends_with(".html") || o.out.ends_with(".htm");
   if (!o.out.empty() && !html && !o.out.ends_with(".md"))
     return Fail(Code::kUsage, "unknown form of a report")
         .Where("-o")
         .Found(o.out)
         .Expected("a name that ends in .md or .html");
-  std::vector<lab::Evidence> evidences;
+  std::vector<lab::BundleEvidence> evidences;
   for (const std::string& target : o.targets) {
     RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> folders, lab::FindBundles(target));
     for (const std::string& folder : folders) {
@@ -103,19 +103,19 @@ Status LabReport(const LabOptions& o, Output& out) {
             .Found(o.out)
             .Remedy("write it beside the folder; one of this experiment alone is in it already");
       RIDGE_ASSIGN_OR_RETURN(const lab::Bundle bundle, lab::Bundle::Open(folder));
-      RIDGE_ASSIGN_OR_RETURN(lab::Evidence evidence, lab::ReadEvidence(bundle));
+      RIDGE_ASSIGN_OR_RETURN(lab::BundleEvidence evidence, lab::ReadEvidence(bundle));
       evidences.push_back(std::move(evidence));
     }
   }
   std::vector<lab::Document> documents;
-  for (const lab::Language language : languages) documents.push_back(lab::ReportOf(evidences, language));
+  for (const lab::ReportLanguage language : languages) documents.push_back(lab::ReportOf(evidences, language));
   if (!o.out.empty()) {
     RIDGE_RETURN_IF_ERROR(lab::WriteWhole(o.out, html ? lab::ToHtml(documents) : lab::ToMarkdown(documents)));
     Note("report: " + o.out);
   }
   if (out.json) {
     Json all = Json::array();
-    for (const lab::Evidence& e : evidences) all.push_back(EvidenceJson(e));
+    for (const lab::BundleEvidence& e : evidences) all.push_back(EvidenceJson(e));
     return out.Document(evidences.size() == 1 ? all[0] : Json{{"experiments", std::move(all)}});
   }
   return o.out.empty() ? out.Write(lab::ToMarkdown(documents)) : Status();

@@ -27,7 +27,7 @@ const std::vector<Kind>& Kinds() {
   return kKinds;
 }
 
-bool Ran(const Evidence& e) { return !e.runs.empty(); }
+bool Ran(const BundleEvidence& e) { return !e.runs.empty(); }
 
 // Up to a few of them, and how many more.
 Bilingual Some(const std::vector<std::string>& names) {
@@ -38,7 +38,7 @@ Bilingual Some(const std::vector<std::string>& names) {
           text + (more > 0 ? fmt::format(" 等 {} 个", names.size()) : "")};
 }
 
-Accepted Matrix(const std::vector<Evidence>& all) {
+Accepted Matrix(const std::vector<BundleEvidence>& all) {
   Accepted a{"matrix",
              {"The matrix covers offload, context and format", "实验矩阵覆盖 offload、上下文与量化格式"},
              true,
@@ -46,7 +46,7 @@ Accepted Matrix(const std::vector<Evidence>& all) {
              {}};
   for (const Kind& kind : Kinds()) {
     bool covered = false;
-    for (const Evidence& e : all) {
+    for (const BundleEvidence& e : all) {
       if (std::ranges::find(kind.flags, e.experiment.flag) == kind.flags.end()) continue;
       std::set<size_t> arms;
       for (const EvidenceRun& r : e.runs) arms.insert(r.plan.arm == 1 ? 0 : r.plan.arm);
@@ -60,7 +60,7 @@ Accepted Matrix(const std::vector<Evidence>& all) {
         a.have.push_back({fmt::format("{}: {}, recorded as not runnable here: {} = {}: {}", kind.english,
                                       e.experiment.name, e.experiment.flag, value, why),
                           fmt::format("{}：{}，已记录此处无法运行：{} = {}：{}", kind.chinese, e.experiment.name,
-                                      e.experiment.flag, value, Wording{Language::kChinese}.Reason(why))});
+                                      e.experiment.flag, value, Wording{ReportLanguage::kChinese}.Reason(why))});
       }
     }
     if (covered) continue;
@@ -71,10 +71,10 @@ Accepted Matrix(const std::vector<Evidence>& all) {
   return a;
 }
 
-Accepted Logs(const std::vector<Evidence>& all) {
+Accepted Logs(const std::vector<BundleEvidence>& all) {
   Accepted a{"raw_logs", {"Every run has its raw log", "每次运行都有原始日志"}, true, {}, {}};
   size_t runs = 0;
-  for (const Evidence& e : all) {
+  for (const BundleEvidence& e : all) {
     std::vector<std::string> without;
     for (const EvidenceRun& r : e.runs) {
       runs++;
@@ -96,7 +96,7 @@ Accepted Logs(const std::vector<Evidence>& all) {
 }
 
 // Where the machine has a GPU or is a Jetson, its own tool's record is asked for.
-void DeviceRecord(const Evidence& e, Accepted& a) {
+void DeviceRecord(const BundleEvidence& e, Accepted& a) {
   const Json j = Json::parse(e.environment_json, nullptr, false);
   if (!j.is_object() || !j.contains("mlperf") || !j["mlperf"].is_object()) {
     a.lacks.push_back({e.experiment.name + ": no environment, so which monitor is needed is not known",
@@ -124,10 +124,10 @@ void DeviceRecord(const Evidence& e, Accepted& a) {
                                    jetson ? " Jetson 传感器" : " GPU", tool)});
 }
 
-Accepted Monitoring(const std::vector<Evidence>& all) {
+Accepted Monitoring(const std::vector<BundleEvidence>& all) {
   Accepted a{"monitoring", {"Monitoring is there for every run", "每次运行都有监控证据"}, true, {}, {}};
   size_t samples = 0;
-  for (const Evidence& e : all) {
+  for (const BundleEvidence& e : all) {
     std::vector<std::string> without;
     for (const EvidenceRun& r : e.runs) {
       const size_t n = r.series ? r.series->points.size() : 0;
@@ -147,10 +147,10 @@ Accepted Monitoring(const std::vector<Evidence>& all) {
   return a;
 }
 
-Accepted Bottleneck(const std::vector<Evidence>& all) {
+Accepted Bottleneck(const std::vector<BundleEvidence>& all) {
   Accepted a{"bottleneck", {"The conclusion names the bottleneck", "结论指出瓶颈所在"}, true, {}, {}};
   bool any = false;
-  for (const Evidence& e : all) {
+  for (const BundleEvidence& e : all) {
     if (!Ran(e)) continue;
     any = true;
     std::map<size_t, bool> known;
@@ -168,17 +168,17 @@ Accepted Bottleneck(const std::vector<Evidence>& all) {
       a.have.push_back({e.experiment.name, e.experiment.name});
     else
       a.lacks.push_back(
-          {e.experiment.name + ": " + why, e.experiment.name + "：" + Wording{Language::kChinese}.Reason(why)});
+          {e.experiment.name + ": " + why, e.experiment.name + "：" + Wording{ReportLanguage::kChinese}.Reason(why)});
   }
   if (!any) a.lacks.push_back({"no run was made", "没有任何运行"});
   a.ok = a.lacks.empty();
   return a;
 }
 
-Accepted Quality(const std::vector<Evidence>& all) {
+Accepted Quality(const std::vector<BundleEvidence>& all) {
   Accepted a{"quality", {"Quality was judged", "质量已判断"}, true, {}, {}};
   bool any = false;
-  for (const Evidence& e : all) {
+  for (const BundleEvidence& e : all) {
     if (!Ran(e)) continue;
     any = true;
     std::map<size_t, size_t> answers;  // of each value: identical arms count as one
@@ -200,7 +200,7 @@ Accepted Quality(const std::vector<Evidence>& all) {
 
 }  // namespace
 
-std::vector<Accepted> Acceptance(const std::vector<Evidence>& evidences) {
+std::vector<Accepted> Acceptance(const std::vector<BundleEvidence>& evidences) {
   return {Matrix(evidences), Logs(evidences), Monitoring(evidences), Bottleneck(evidences), Quality(evidences)};
 }
 

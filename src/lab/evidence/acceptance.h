@@ -27,6 +27,6 @@ struct Accepted {
 };
 
 // All evidence of one course or project together.
-std::vector<Accepted> Acceptance(const std::vector<Evidence>& evidences);
+std::vector<Accepted> Acceptance(const std::vector<BundleEvidence>& evidences);
 
 }  // namespace ridge::lab

@@ -49,7 +49,7 @@ bool IsSetting(const std::string& key) {
 
 Result<Side> ReadBundleSide(const std::string& folder) {
   RIDGE_ASSIGN_OR_RETURN(const Bundle bundle, Bundle::Open(folder));
-  RIDGE_ASSIGN_OR_RETURN(const Evidence e, ReadEvidence(bundle));
+  RIDGE_ASSIGN_OR_RETURN(const BundleEvidence e, ReadEvidence(bundle));
   Side side;
   const Json j = Json::parse(e.environment_json, nullptr, false);
   if (j.is_object() && j.contains("machine_fingerprint") && j["machine_fingerprint"].is_string())

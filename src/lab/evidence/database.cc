@@ -88,7 +88,7 @@ class Table {
   Statement statement_;
 };
 
-Status Fill(sqlite3* db, const Evidence& e) {
+Status Fill(sqlite3* db, const BundleEvidence& e) {
   const Experiment& x = e.experiment;
   RIDGE_ASSIGN_OR_RETURN(Table about, Table::Into(db, "about", 2));
   for (const auto& [key, value] :
@@ -192,7 +192,7 @@ Status Select(sqlite3* db, const std::string& sql, std::string& out) {
 
 }  // namespace
 
-Result<std::string> DatabaseOf(const Evidence& evidence) {
+Result<std::string> DatabaseOf(const BundleEvidence& evidence) {
   RIDGE_ASSIGN_OR_RETURN(const Db db, OpenMemory());
   const auto run = [&](const char* sql) -> Status {
     return sqlite3_exec(db.get(), sql, nullptr, nullptr, nullptr) == SQLITE_OK ? Status()

@@ -15,7 +15,7 @@
 
 namespace ridge::lab {
 
-Result<std::string> DatabaseOf(const Evidence& evidence);
+Result<std::string> DatabaseOf(const BundleEvidence& evidence);
 Result<std::string> DatabaseText(std::string_view bytes);
 
 }  // namespace ridge::lab

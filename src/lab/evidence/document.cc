@@ -131,7 +131,7 @@ struct MarkdownWriter {
 };
 
 struct HtmlWriter {
-  Language language;
+  ReportLanguage language;
   std::string out;
   void operator()(const Heading& h) { out += fmt::format("<h{0}>{1}</h{0}>\n", h.level, EscapeHtml(h.text)); }
   void operator()(const Paragraph& p) { out += "<p>" + Breakable(p.text) + "</p>\n"; }
@@ -168,10 +168,10 @@ struct HtmlWriter {
 
 }  // namespace
 
-std::string_view Tag(Language language) {
+std::string_view Tag(ReportLanguage language) {
   switch (language) {
-    case Language::kEnglish: return "en";
-    case Language::kChinese: return "zh";
+    case ReportLanguage::kEnglish: return "en";
+    case ReportLanguage::kChinese: return "zh";
   }
   return "?";
 }
@@ -229,7 +229,7 @@ std::string ToHtml(const std::vector<Document>& documents) {
     const Document& d = documents[i];
     const std::string tag(Tag(d.language));
     bodies += fmt::format("<main lang=\"{}\" class=\"{}\">\n<h1>{}</h1>\n",
-                          d.language == Language::kChinese ? "zh-CN" : tag, tag, EscapeHtml(d.title));
+                          d.language == ReportLanguage::kChinese ? "zh-CN" : tag, tag, EscapeHtml(d.title));
     if (!d.subtitle.empty()) bodies += "<p class=\"sub\">" + EscapeHtml(d.subtitle) + "</p>\n";
     HtmlWriter w{d.language, ""};
     for (const Block& b : d.blocks) std::visit(w, b);
@@ -237,8 +237,8 @@ std::string ToHtml(const std::vector<Document>& documents) {
     if (documents.size() < 2) continue;
     picks += fmt::format("<input class=\"pick\" type=\"radio\" name=\"language\" id=\"pick-{}\"{}>\n", tag,
                          i == 0 ? " checked" : "");
-    labels +=
-        fmt::format("<label for=\"pick-{}\">{}</label>\n", tag, d.language == Language::kChinese ? "中文" : "English");
+    labels += fmt::format("<label for=\"pick-{}\">{}</label>\n", tag,
+                          d.language == ReportLanguage::kChinese ? "中文" : "English");
     style += fmt::format(
         "#pick-{0}:not(:checked)~main.{0}{{display:none}}\n#pick-{0}:checked~nav "
         "label[for=pick-{0}]{{background:var(--accent);border-color:var(--accent);color:#fff}}\n"
@@ -251,7 +251,7 @@ std::string ToHtml(const std::vector<Document>& documents) {
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
       "<title>{}</title>\n<style>{}</style>\n</head>\n<body>\n{}{}{}</body>\n</html>\n",
-      first.language == Language::kChinese ? "zh-CN" : "en", EscapeHtml(first.title), style, picks,
+      first.language == ReportLanguage::kChinese ? "zh-CN" : "en", EscapeHtml(first.title), style, picks,
       labels.empty() ? "" : "<nav>\n" + labels + "</nav>\n", bodies);
 }
 

@@ -1,6 +1,6 @@
 // A report as blocks of text, tables and figures, and its two forms: Markdown, and one HTML page that needs nothing but itself.
 //
-//   Document d{.language = Language::kEnglish, .title = "threads"};
+//   Document d{.language = ReportLanguage::kEnglish, .title = "threads"};
 //   d.Add(Heading{2, "What was seen"});   d.Add(Paragraph{"…"});
 //   WriteWhole("report.md", ToMarkdown({d}));   WriteWhole("report.html", ToHtml({english, chinese}, "zh"));
 //
@@ -15,8 +15,8 @@
 
 namespace ridge::lab {
 
-enum class Language { kEnglish, kChinese };
-std::string_view Tag(Language language);  // "en", "zh"
+enum class ReportLanguage { kEnglish, kChinese };
+std::string_view Tag(ReportLanguage language);  // "en", "zh"
 
 struct Heading {
   int level = 2;
@@ -51,7 +51,7 @@ struct Figure {
 using Block = std::variant<Heading, Paragraph, Bullets, DataTable, Figure>;
 
 struct Document {
-  Language language = Language::kEnglish;
+  ReportLanguage language = ReportLanguage::kEnglish;
   std::string title, subtitle;
   std::vector<Block> blocks;
   void Add(Block block) { blocks.push_back(std::move(block)); }

@@ -61,8 +61,8 @@ std::optional<double> Ceiling::Largest() const {
   return std::max({*memory_s, *unpack_s, *arithmetic_s});
 }
 
-Result<Evidence> ReadEvidence(const Bundle& bundle) {
-  Evidence e{.folder = bundle.folder(), .experiment = bundle.experiment()};
+Result<BundleEvidence> ReadEvidence(const Bundle& bundle) {
+  BundleEvidence e{.folder = bundle.folder(), .experiment = bundle.experiment()};
   if (auto text = ReadBeneath(e.folder, "environment.json")) {
     e.environment_json = std::move(*text);
     auto hardware = HardwareOf(e.environment_json);

@@ -1,6 +1,6 @@
 // All that a folder of evidence says, read once: what tables, trace, database and report are made from.
 //
-//   RIDGE_ASSIGN_OR_RETURN(Evidence evidence, ReadEvidence(bundle));
+//   RIDGE_ASSIGN_OR_RETURN(BundleEvidence evidence, ReadEvidence(bundle));
 //   evidence.findings[2].ratio   evidence.runs[0].series   evidence.hardware
 //
 // Guarantees: it follows from the raw files of the folder alone (experiment.toml, environment.json, roofline.json, runs/), so what is made from it can be made again
@@ -46,7 +46,7 @@ struct EvidenceRun {
   double unix_s(double monotonic_s) const { return record.unix_s + (monotonic_s - record.begin_s); }
 };
 
-struct Evidence {
+struct BundleEvidence {
   std::string folder;
   Experiment experiment;
   std::string hardware, no_hardware;  // the second: why the first is empty
@@ -60,7 +60,7 @@ struct Evidence {
 };
 
 // Errors: those of Bundle::Read. A monitor, environment or roofline that is missing or damaged is no error: it is absent, with the reason.
-Result<Evidence> ReadEvidence(const Bundle& bundle);
+Result<BundleEvidence> ReadEvidence(const Bundle& bundle);
 
 // The folders of evidence that `path` names: itself, or those in it. Errors: kNotFound.
 Result<std::vector<std::string>> FindBundles(const std::string& path);

@@ -7,7 +7,7 @@
 namespace ridge::lab {
 namespace {
 
-void Section(Document& d, const Evidence& e, const Wording& w, bool alone) {
+void Section(Document& d, const BundleEvidence& e, const Wording& w, bool alone) {
   const int level = alone ? 2 : 3;
   if (!alone) {
     d.Add(Heading{2, e.experiment.name});
@@ -83,7 +83,7 @@ void Section(Document& d, const Evidence& e, const Wording& w, bool alone) {
 
 }  // namespace
 
-Document ReportOf(const std::vector<Evidence>& evidences, Language language) {
+Document ReportOf(const std::vector<BundleEvidence>& evidences, ReportLanguage language) {
   const Wording w{language};
   Document d{.language = language};
   const bool alone = evidences.size() == 1;
@@ -102,7 +102,7 @@ Document ReportOf(const std::vector<Evidence>& evidences, Language language) {
   d.Add(Heading{2, w("Is the record complete?", "记录是否完整？")});
   d.Add(AcceptanceTable(Acceptance(evidences), w));
   if (!alone) {
-    for (const Evidence& e : evidences) Section(d, e, w, false);
+    for (const BundleEvidence& e : evidences) Section(d, e, w, false);
   }
   d.Add(
       Paragraph{w("Every figure above follows from the raw files of the evidence: ridge lab check --rederive makes all "

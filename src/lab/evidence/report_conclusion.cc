@@ -11,7 +11,7 @@ namespace ridge::lab {
 namespace {
 
 // "p = 128, n = 32"
-std::string Settings(const Evidence& e, const Wording& w) {
+std::string Settings(const BundleEvidence& e, const Wording& w) {
   std::string text;
   for (const auto& [key, value] : e.experiment.base) {
     if (key == "m" || key == "model") continue;
@@ -20,7 +20,7 @@ std::string Settings(const Evidence& e, const Wording& w) {
   return text.empty() ? w("the subject's own settings", "对象的默认设置") : text;
 }
 
-std::string Where(const Evidence& e, const Wording& w) {
+std::string Where(const BundleEvidence& e, const Wording& w) {
   const std::string device = e.hardware.empty() ? w("a device that is not told", "未说明的设备") : e.hardware;
   std::vector<std::string> models, subjects;
   const auto add = [](std::vector<std::string>& to, const std::string& text) {
@@ -36,7 +36,7 @@ std::string Where(const Evidence& e, const Wording& w) {
                        settings));
 }
 
-std::string Effect(const Evidence& e, const Finding& f, const Wording& w) {
+std::string Effect(const BundleEvidence& e, const Finding& f, const Wording& w) {
   const std::string label = ArmLabel(e, f.arm), reference = ArmLabel(e, 0);
   const std::string floor = fmt::format("{:.1f} %", 100 * std::expm1(f.floor));
   if (!f.ratio || !f.low || f.verdict.starts_with("undetermined"))
@@ -60,7 +60,7 @@ std::string Effect(const Evidence& e, const Finding& f, const Wording& w) {
 }
 
 // By test: what bound the first value and what binds the others.
-std::vector<std::string> Bottlenecks(const Evidence& e, const Wording& w) {
+std::vector<std::string> Bottlenecks(const BundleEvidence& e, const Wording& w) {
   std::map<size_t, std::vector<ArmCeiling>> arms;
   for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
     if (arm != 1) arms[arm] = CeilingsOf(e, arm);
@@ -102,7 +102,7 @@ std::vector<std::string> Bottlenecks(const Evidence& e, const Wording& w) {
 
 }  // namespace
 
-Conclusion ConclusionOf(const Evidence& e, const Wording& w) {
+Conclusion ConclusionOf(const BundleEvidence& e, const Wording& w) {
   Conclusion c;
   if (!e.runs.empty()) c.where = Where(e, w);
   for (const Finding& f : e.findings) {

@@ -32,7 +32,7 @@ DataTable AcceptanceTable(const std::vector<Accepted>& accepted, const Wording& 
   return t;
 }
 
-DataTable ResolvedTable(const Evidence& e, const Wording& w) {
+DataTable ResolvedTable(const BundleEvidence& e, const Wording& w) {
   DataTable t{.columns = {{w("Setting", "设置")}},
               .folded = true,
               .caption = w("All settings as the subject resolved them", "对象实际采用的全部设置")};
@@ -60,7 +60,7 @@ DataTable ResolvedTable(const Evidence& e, const Wording& w) {
   return t;
 }
 
-DataTable RunsTable(const Evidence& e, const Wording& w) {
+DataTable RunsTable(const BundleEvidence& e, const Wording& w) {
   DataTable t{.columns = {{w("Run", "运行"), true},
                           {w("Block", "区块"), true},
                           {w("Value", "参数值")},
@@ -85,7 +85,7 @@ DataTable RunsTable(const Evidence& e, const Wording& w) {
   return t;
 }
 
-DataTable EnvironmentTable(const Evidence& e, const Wording& w) {
+DataTable EnvironmentTable(const BundleEvidence& e, const Wording& w) {
   DataTable t{
       .columns = {{w("Field", "字段")}, {w("Value", "值")}, {w("From, or why it is not known", "来源，或未知的原因")}},
       .folded = true,
@@ -105,7 +105,7 @@ DataTable EnvironmentTable(const Evidence& e, const Wording& w) {
   return t;
 }
 
-DataTable AnswersTable(const Evidence& e, const Wording& w) {
+DataTable AnswersTable(const BundleEvidence& e, const Wording& w) {
   DataTable t{.columns = {{w("Prompt", "提示")},
                           {w("Value", "参数值")},
                           {w("Answer", "回答")},

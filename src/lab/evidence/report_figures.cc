@@ -10,7 +10,7 @@
 
 namespace ridge::lab {
 
-std::string ForestOf(const Evidence& e, const Wording& w) {
+std::string ForestOf(const BundleEvidence& e, const Wording& w) {
   std::vector<ForestGroup> groups;
   std::string test;
   for (const Finding& f : e.findings) {
@@ -34,7 +34,7 @@ std::string ForestOf(const Evidence& e, const Wording& w) {
   return ForestSvg(groups, {w("ratio to ", "与下者的比值：") + ArmLabel(e, 0), ""});
 }
 
-std::string RoofOf(const Evidence& e, const Wording& w) {
+std::string RoofOf(const BundleEvidence& e, const Wording& w) {
   if (!e.roofline) return "";
   std::vector<RoofPoint> points;
   for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
@@ -52,7 +52,7 @@ std::string RoofOf(const Evidence& e, const Wording& w) {
                   w("billions of operations per second", "每秒十亿次运算"), w("reading", "读取"), w("peak", "峰值")});
 }
 
-std::string GapOf(const Evidence& e, const Wording& w) {
+std::string GapOf(const BundleEvidence& e, const Wording& w) {
   std::vector<Bar> bars;
   // One figure per test: a prompt token and a generated one differ by an order.
   std::map<std::string, std::vector<Bar>> by_test;
@@ -85,7 +85,7 @@ std::string GapOf(const Evidence& e, const Wording& w) {
   return out;
 }
 
-std::string TimelineOf(const Evidence& e, const Wording& w) {
+std::string TimelineOf(const BundleEvidence& e, const Wording& w) {
   double zero = 0;
   for (size_t i = 0; i < e.runs.size(); i++)
     zero = i == 0 ? e.runs[i].record.unix_s : std::min(zero, e.runs[i].record.unix_s);

@@ -15,7 +15,7 @@ TableCell Without(std::string text) { return {.text = std::move(text), .missing 
 
 }  // namespace
 
-ArmQuality QualityOf(const Evidence& e, size_t arm, const Wording& w) {
+ArmQuality QualityOf(const BundleEvidence& e, size_t arm, const Wording& w) {
   // An A/A arm that is not asked itself answers as the first value does.
   const auto asked = AskedOf(e, arm), first = AskedOf(e, 0);
   if (asked.empty()) {
@@ -69,7 +69,7 @@ ArmQuality QualityOf(const Evidence& e, size_t arm, const Wording& w) {
   return note;
 }
 
-DataTable TradeTable(const Evidence& e, const Wording& w) {
+DataTable TradeTable(const BundleEvidence& e, const Wording& w) {
   DataTable t{.columns = {{w("Value", "参数值")},
                           {w("Smaller: file", "更小：文件"), true},
                           {w("Faster: decode", "更快：解码")},

@@ -50,7 +50,7 @@ TableCell TemperaturePower(const std::vector<const EvidenceRun*>& runs, const Wo
   return {.text = heat + " / " + power, .missing = !hottest && zones_seen == 0};
 }
 
-TableCell Speeds(const Evidence& e, size_t arm, const std::vector<const EvidenceRun*>& runs, const Wording& w) {
+TableCell Speeds(const BundleEvidence& e, size_t arm, const std::vector<const EvidenceRun*>& runs, const Wording& w) {
   std::string text;
   for (const Finding& f : e.findings) {
     if (f.arm == arm && f.unit == "t/s" && f.median)
@@ -83,11 +83,11 @@ std::string ShortValue(std::string_view value) {
   return text;
 }
 
-std::string ArmLabel(const Evidence& e, size_t arm) {
+std::string ArmLabel(const BundleEvidence& e, size_t arm) {
   return fmt::format("{} = {}{}", e.experiment.flag, ShortValue(ValueOf(e.experiment, arm)), arm == 1 ? " (A/A)" : "");
 }
 
-std::vector<const EvidenceRun*> RunsOf(const Evidence& e, size_t arm) {
+std::vector<const EvidenceRun*> RunsOf(const BundleEvidence& e, size_t arm) {
   std::vector<const EvidenceRun*> runs;
   for (const EvidenceRun& r : e.runs) {
     if (r.plan.arm == arm && !r.plan.asks) runs.push_back(&r);
@@ -95,7 +95,7 @@ std::vector<const EvidenceRun*> RunsOf(const Evidence& e, size_t arm) {
   return runs;
 }
 
-std::vector<const EvidenceRun*> AskedOf(const Evidence& e, size_t arm) {
+std::vector<const EvidenceRun*> AskedOf(const BundleEvidence& e, size_t arm) {
   std::vector<const EvidenceRun*> runs;
   for (const EvidenceRun& r : e.runs) {
     if (r.plan.arm == arm && !r.record.output.answers.empty()) runs.push_back(&r);
@@ -103,7 +103,7 @@ std::vector<const EvidenceRun*> AskedOf(const Evidence& e, size_t arm) {
   return runs;
 }
 
-std::string ModelOf(const Evidence& e, size_t arm, const Wording& w) {
+std::string ModelOf(const BundleEvidence& e, size_t arm, const Wording& w) {
   const auto asked = SettingOf(e.experiment, arm, {"m", "model"});
   std::string name = asked ? ShortValue(*asked) : "";
   for (const EvidenceRun* r : RunsOf(e, arm)) {
@@ -118,7 +118,7 @@ std::string ModelOf(const Evidence& e, size_t arm, const Wording& w) {
   return name.empty() ? w("not told", "未说明") : name;
 }
 
-DataTable RecordTable(const std::vector<Evidence>& evidences, const Wording& w) {
+DataTable RecordTable(const std::vector<BundleEvidence>& evidences, const Wording& w) {
   DataTable t{
       .columns = {{w("Hardware", "硬件")},
                   {w("Model", "模型")},
@@ -133,7 +133,7 @@ DataTable RecordTable(const std::vector<Evidence>& evidences, const Wording& w) 
       .caption = w("Each row is one value of one variable; figures are medians over the blocks that count. A cell "
                    "without a figure says why there is none.",
                    "每行是一个变量的一个取值；数字是有效区块的中位数。没有数字的单元格说明原因。")};
-  for (const Evidence& e : evidences) {
+  for (const BundleEvidence& e : evidences) {
     const std::string hardware = e.hardware.empty() ? w("not told: ", "未说明：") + e.no_hardware : e.hardware;
     for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
       const auto runs = RunsOf(e, arm);
@@ -179,7 +179,7 @@ DataTable RecordTable(const std::vector<Evidence>& evidences, const Wording& w) 
   return t;
 }
 
-DataTable EffectTable(const Evidence& e, const Wording& w) {
+DataTable EffectTable(const BundleEvidence& e, const Wording& w) {
   DataTable t{
       .columns = {{w("Test", "测试")},
                   {w("Value", "参数值")},
@@ -220,7 +220,7 @@ DataTable EffectTable(const Evidence& e, const Wording& w) {
   return t;
 }
 
-std::vector<ArmCeiling> CeilingsOf(const Evidence& e, size_t arm) {
+std::vector<ArmCeiling> CeilingsOf(const BundleEvidence& e, size_t arm) {
   std::map<size_t, std::vector<const Ceiling*>> by_test;
   for (const EvidenceRun* r : RunsOf(e, arm)) {
     for (size_t i = 0; i < r->ceilings.size(); i++) by_test[i].push_back(&r->ceilings[i]);
@@ -253,7 +253,7 @@ std::vector<ArmCeiling> CeilingsOf(const Evidence& e, size_t arm) {
   return out;
 }
 
-DataTable CeilingTable(const Evidence& e, const Wording& w) {
+DataTable CeilingTable(const BundleEvidence& e, const Wording& w) {
   DataTable t{
       .columns = {{w("Test", "测试")},
                   {w("Value", "参数值")},
@@ -296,13 +296,13 @@ DataTable CeilingTable(const Evidence& e, const Wording& w) {
   return t;
 }
 
-DataTable AccountsTable(const std::vector<Evidence>& evidences, const Wording& w) {
+DataTable AccountsTable(const std::vector<BundleEvidence>& evidences, const Wording& w) {
   DataTable t{.columns = {{w("Account", "账目")}, {w("What it counts", "口径")}, {w("What was seen", "观察到的")}},
               .caption = w("Four accounts that must not be mixed into one \"it got faster\".",
                            "四本账不能混成一句“速度变快了”。")};
   std::string bench, cli, api, memory;
   const auto add = [](std::string& to, const std::string& text) { to += (to.empty() ? "" : "; ") + text; };
-  for (const Evidence& e : evidences) {
+  for (const BundleEvidence& e : evidences) {
     const std::string name = evidences.size() > 1 ? e.experiment.name + ": " : "";
     for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
       const auto runs = RunsOf(e, arm);
@@ -367,7 +367,7 @@ DataTable AccountsTable(const std::vector<Evidence>& evidences, const Wording& w
   return t;
 }
 
-std::vector<std::string> LeftOut(const Evidence& e, const Wording& w) {
+std::vector<std::string> LeftOut(const BundleEvidence& e, const Wording& w) {
   // Reasons of one kind are told together, with the range of their figures.
   struct Kind {
     double low = 1e300, high = -1e300;
@@ -409,7 +409,7 @@ std::vector<std::string> LeftOut(const Evidence& e, const Wording& w) {
   return out;
 }
 
-std::vector<std::string> NotMonitored(const Evidence& e, const Wording& w) {
+std::vector<std::string> NotMonitored(const BundleEvidence& e, const Wording& w) {
   std::map<std::string, std::string> all;
   for (const EvidenceRun& r : e.runs) all.insert(r.record.missing.begin(), r.record.missing.end());
   std::vector<std::string> out;

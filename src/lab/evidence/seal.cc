@@ -51,7 +51,7 @@ std::map<std::string, Entry> ReadManifest(const std::string& manifest, std::vect
   return entries;
 }
 
-void CheckDerived(const Evidence& evidence, bool all, Checked& out) {
+void CheckDerived(const BundleEvidence& evidence, bool all, Checked& out) {
   auto derived = Derive(evidence);
   if (!derived) {
     out.problems.push_back("cannot be derived again: " + derived.error().Message());
@@ -81,7 +81,7 @@ void CheckDerived(const Evidence& evidence, bool all, Checked& out) {
 
 }  // namespace
 
-Result<std::map<std::string, std::string>> Derive(const Evidence& e) {
+Result<std::map<std::string, std::string>> Derive(const BundleEvidence& e) {
   std::map<std::string, std::string> files;
   for (const EvidenceRun& r : e.runs) {
     Json settings = Json::object();
@@ -94,14 +94,15 @@ Result<std::map<std::string, std::string>> Derive(const Evidence& e) {
   files["samples.csv"] = SamplesCsv(e.samples);
   files["trace.json"] = TraceJson(e);
   RIDGE_ASSIGN_OR_RETURN(files[kDatabase], DatabaseOf(e));
-  const std::vector<Document> documents = {ReportOf({e}, Language::kEnglish), ReportOf({e}, Language::kChinese)};
+  const std::vector<Document> documents = {ReportOf({e}, ReportLanguage::kEnglish),
+                                           ReportOf({e}, ReportLanguage::kChinese)};
   files["report.md"] = ToMarkdown(documents);
   files["report.html"] = ToHtml(documents);
   return files;
 }
 
 Status SealBundle(const Bundle& bundle) {
-  RIDGE_ASSIGN_OR_RETURN(const Evidence evidence, ReadEvidence(bundle));
+  RIDGE_ASSIGN_OR_RETURN(const BundleEvidence evidence, ReadEvidence(bundle));
   RIDGE_ASSIGN_OR_RETURN(const auto derived, Derive(evidence));
   for (const auto& [name, text] : derived) RIDGE_RETURN_IF_ERROR(WriteWhole(bundle.folder() + "/" + name, text));
   RIDGE_ASSIGN_OR_RETURN(const Listing listing, ListBeneath(bundle.folder()));

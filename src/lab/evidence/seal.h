@@ -20,7 +20,7 @@
 namespace ridge::lab {
 
 // Name -> content of everything that is derived.
-Result<std::map<std::string, std::string>> Derive(const Evidence& evidence);
+Result<std::map<std::string, std::string>> Derive(const BundleEvidence& evidence);
 
 Status SealBundle(const Bundle& bundle);
 

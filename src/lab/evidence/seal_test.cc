@@ -77,7 +77,7 @@ echo "[{\"n_prompt\": 8, \"n_gen\": 0, \"n_threads\": $t, \"model_filename\": \"
     }
     Spit(folder_ + "/MANIFEST", manifest + "xxh3-64 of the lines above: " + HashText(manifest) + "\n");
   }
-  Evidence Read() const { return ReadEvidence(Bundle::Open(folder_).value()).value(); }
+  BundleEvidence Read() const { return ReadEvidence(Bundle::Open(folder_).value()).value(); }
 
   static std::string root_;
   std::string folder_;
@@ -235,7 +235,7 @@ TEST_F(Sealed, RunsOfAnotherMachineOrBuildAreNotAdded) {
 }
 
 TEST_F(Sealed, TheTraceNests) {
-  Evidence e = Read();
+  BundleEvidence e = Read();
   // Spans that a clock of another boot would give: over each other.
   for (size_t i = 0; i < e.runs.size(); i++) {
     const RunRecord& r = e.runs[i].record;
@@ -267,8 +267,8 @@ TEST_F(Sealed, TheTraceNests) {
 }
 
 TEST_F(Sealed, NoTextBecomesMarkup) {
-  const Evidence e = Read();
-  for (const Language language : {Language::kEnglish, Language::kChinese}) {
+  const BundleEvidence e = Read();
+  for (const ReportLanguage language : {ReportLanguage::kEnglish, ReportLanguage::kChinese}) {
     const Document d = ReportOf({e}, language);
     const std::string html = ToHtml({d}), md = ToMarkdown({d});
     for (const char* bad : {"<img", "<script", "a<b>", "onerror=alert(1)>"}) {
@@ -288,7 +288,7 @@ TEST_F(Sealed, AcceptanceNamesWhatIsMissing) {
     }
     return Accepted{};
   };
-  Evidence e = Read();
+  BundleEvidence e = Read();
   const auto of = Acceptance({e});
   ASSERT_EQ(of.size(), 5u);
   EXPECT_FALSE(find(of, "matrix").ok);
@@ -296,7 +296,7 @@ TEST_F(Sealed, AcceptanceNamesWhatIsMissing) {
   EXPECT_TRUE(find(of, "raw_logs").ok);
   EXPECT_TRUE(find(of, "bottleneck").ok);
   EXPECT_FALSE(find(of, "quality").ok);
-  Evidence offload = e, context = e, format = e;
+  BundleEvidence offload = e, context = e, format = e;
   offload.experiment.flag = "ngl", context.experiment.flag = "d", format.experiment.flag = "m";
   EXPECT_TRUE(find(Acceptance({offload, context, format}), "matrix").ok);
   offload.runs.clear();

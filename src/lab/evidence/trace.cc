@@ -84,7 +84,7 @@ constexpr int kBlocks = 100, kRuns = 200;  // first thread number of each kind
 
 }  // namespace
 
-std::string TraceJson(const Evidence& e) {
+std::string TraceJson(const BundleEvidence& e) {
   double zero = 0;
   for (size_t i = 0; i < e.runs.size(); i++)
     zero = i == 0 ? e.runs[i].record.unix_s : std::min(zero, e.runs[i].record.unix_s);

@@ -12,6 +12,6 @@
 
 namespace ridge::lab {
 
-std::string TraceJson(const Evidence& evidence);
+std::string TraceJson(const BundleEvidence& evidence);
 
 }  // namespace ridge::lab

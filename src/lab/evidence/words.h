@@ -1,6 +1,6 @@
 // The two languages of a report.
 //
-//   const Wording w{Language::kChinese};
+//   const Wording w{ReportLanguage::kChinese};
 //   w("faster", "更快")    w.Reason("no zones in /sys/class/thermal")
 //
 // Reasons that the lab itself gives are known here in both; any other text (a line of a log) stands as it is.
@@ -15,8 +15,8 @@
 namespace ridge::lab {
 
 struct Wording {
-  Language language = Language::kEnglish;
-  bool chinese() const { return language == Language::kChinese; }
+  ReportLanguage language = ReportLanguage::kEnglish;
+  bool chinese() const { return language == ReportLanguage::kChinese; }
   std::string operator()(std::string_view english, std::string_view chinese_text) const {
     return std::string(chinese() ? chinese_text : english);
   }
