@@ -133,6 +133,7 @@ std::string RoofSvg(const Roofline& r, const std::vector<RoofPoint>& points, con
   std::ranges::sort(roofs, {}, &Roof::gops);
   double highest = std::pow(10, bottom), last_label = -100;
   for (const Roof& roof : roofs) {
+    if (roof.gops < std::pow(10, bottom)) continue;  // far below what is shown
     const double from = std::clamp(roof.gops / slope, std::pow(10, left), std::pow(10, right));
     highest = std::max(highest, roof.gops);
     out += Line(x(from), y(roof.gops), kLeft + plot_w, y(roof.gops), roof.best ? kInk : kSoft,
