@@ -6,6 +6,7 @@
 
 #include "doctor_check.h"
 #include "lab/bundle.h"
+#include "lab/evidence/seal.h"
 #include "pull_progress.h"
 #include "service/runtime.h"
 
@@ -76,10 +77,10 @@ Check CheckQuality(const ModelQuestion& q) {
   if (q.evidence.empty())
     return {"quality_regression", State::kWarn, "no evidence was given that this format was tested on your task",
             kRemedy};
-  const auto problems = lab::CheckBundle(q.evidence);
-  if (!problems) return {"quality_regression", State::kFail, problems.error().Message(), kRemedy};
-  if (!problems->empty())
-    return {"quality_regression", State::kFail, q.evidence + ": " + problems->front(),
+  const auto checked = lab::CheckBundle(q.evidence, {});
+  if (!checked) return {"quality_regression", State::kFail, checked.error().Message(), kRemedy};
+  if (!checked->problems.empty())
+    return {"quality_regression", State::kFail, q.evidence + ": " + checked->problems.front(),
             "the evidence was changed: run the experiment again"};
   const auto bundle = lab::Bundle::Open(q.evidence);
   if (!bundle) return {"quality_regression", State::kFail, bundle.error().Message(), kRemedy};
