@@ -68,7 +68,8 @@ void AddLab(CLI::App& root, Invocation& invocation) {
   app->add_option("--peer", o->peer,
                   "run NAME: a folder of llama.cpp's or ik_llama.cpp's programs, which are run instead of this one");
   app->add_option("--url", o->url, "run concurrency: an OpenAI-compatible server that runs already");
-  app->add_option("--blocks", o->blocks, "run NAME: blocks of the experiment (default 4, the least for a verdict)")
+  app->add_option("--blocks", o->blocks,
+                  "run NAME: blocks of the experiment (default 6; 4 quiet ones are needed for a verdict)")
       ->check(CLI::Range(1, 1000));
   app->add_option("--from", o->from, "run homework-N: a log that was recorded elsewhere, shown in the answer");
   app->add_option("--write", o->write, "run NAME: write the experiment's file there and run nothing");

@@ -1,6 +1,7 @@
 // ridge lab list and the ready-made experiments of ridge lab run NAME.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -84,6 +85,9 @@ Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& f
   h.findings = lab::Analyse(e, samples);
   for (const lab::PlannedRun& run : lab::PlanRuns(e)) {
     RIDGE_ASSIGN_OR_RETURN(lab::RunRecord record, bundle.Read(run));
+    for (const lab::Measured& m : record.output.tests) {
+      if (m.read_ceiling_gbps) h.ceiling_gbps[run.arm] = std::max(h.ceiling_gbps[run.arm], *m.read_ceiling_gbps);
+    }
     if (record.done && !run.asks && !h.arms.contains(run.arm)) h.arms[run.arm] = std::move(record.output);
   }
   const lab::Machine m = lab::ReadMachine();

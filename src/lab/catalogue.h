@@ -42,9 +42,9 @@ struct Device {
 
 struct ReadyOptions {
   std::vector<std::string> models;
-  std::string peer;  // a folder of llama.cpp's programs, which are run instead of this one
-  std::string url;   // a server that runs already, where the experiment is about one
-  int64_t blocks = 4;
+  std::string peer;    // a folder of llama.cpp's programs, which are run instead of this one
+  std::string url;     // a server that runs already, where the experiment is about one
+  int64_t blocks = 6;  // 4 are needed for a verdict; two may be disturbed
   bool quality = true;
 };
 // Errors: kUsage (a model is missing, or the peer has no such setting).

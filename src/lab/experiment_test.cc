@@ -155,6 +155,42 @@ TEST(Guard, RefusesWhateverMovesMoreThanTheVariable) {
   EXPECT_FALSE(GuardResolved({.name = "x", .flag = "nonsense", .values = {"1", "2"}}, std::vector<Resolved>(3)));
 }
 
+// The settings by their names in `config` of ridge run and serve, in the rows of the benchmarks and in llama-server's log.
+TEST(Guard, KnowsWhatEachFlagMovesByTheNamesThatSubjectsTell) {
+  for (const auto& [flag, setting] :
+       std::initializer_list<std::pair<const char*, const char*>>{{"t", "n_threads"},
+                                                                  {"ub", "n_ubatch"},
+                                                                  {"b", "n_batch"},
+                                                                  {"c", "n_ctx"},
+                                                                  {"ctk", "type_k"},
+                                                                  {"ctv", "type_v"},
+                                                                  {"fa", "flash_attn"},
+                                                                  {"isa", "isa"},
+                                                                  {"fusion", "fusion"},
+                                                                  {"matmul", "matmul"},
+                                                                  {"ngl", "n_gpu_layers"},
+                                                                  {"m", "model_filename"},
+                                                                  {"m", "model"},
+                                                                  {"d", "n_depth"},
+                                                                  {"p", "n_prompt"},
+                                                                  {"n", "n_gen"},
+                                                                  {"np", "max_running"},
+                                                                  {"np", "total_slots"},
+                                                                  {"npl", "pl"},
+                                                                  {"spec", "speculation"},
+                                                                  {"no-prefix-cache", "prefix_cache"},
+                                                                  {"concurrency", "concurrency"},
+                                                                  {"power-mode", "power_mode"},
+                                                                  {"subject", "subject"},
+                                                                  {"program", "build_commit"},
+                                                                  {"md", "draft_model"},
+                                                                  {"kv-page", "kv_page"}}) {
+    const Experiment e{.name = "x", .flag = flag, .values = {"1", "2"}};
+    EXPECT_TRUE(GuardResolved(e, {{{setting, "1"}}, {{setting, "1"}}, {{setting, "2"}}})) << flag << " " << setting;
+    EXPECT_FALSE(GuardResolved(e, {{{setting, "1"}}, {{setting, "1"}}, {{setting, "1"}}})) << flag << " " << setting;
+  }
+}
+
 TEST(ParseBench, SettingsAndSpeeds) {
   const auto parse = [](std::string_view text) { return FindSubject("bench")->Parse(text, ""); };
   const auto out =

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 
 #include "lab/catalogue.h"
 #include "lab/statistics.h"
@@ -36,9 +35,9 @@ std::string Bottleneck(const Homework& h) {
     const Measured* m = TestOf(h.arms.at(f.arm), f.test);
     text += fmt::format("- {}: {} = {} gives {:.2f} times the speed of {} = {}", f.test, h.experiment->flag, f.value,
                         *f.ratio, h.experiment->flag, h.experiment->values[0]);
-    if (m != nullptr && m->read_gbps && m->read_ceiling_gbps)
-      text += fmt::format("; it reads {:.1f} GB/s of the {:.1f} GB/s that this machine can", *m->read_gbps,
-                          *m->read_ceiling_gbps);
+    if (m != nullptr && m->read_gbps && h.ceiling_gbps.contains(f.arm))
+      text += fmt::format("; it reads {:.1f} GB/s, of {:.1f} GB/s that this machine was found to", *m->read_gbps,
+                          h.ceiling_gbps.at(f.arm));
     if (m != nullptr && !m->bound.empty())
       text += fmt::format("; the ceiling that it is nearest to: {}", m->bound);
     else
@@ -53,23 +52,24 @@ std::string Ceiling(const Homework& h) {
   std::string text =
       "| depth | BW | weights | BW / weights | read per token | BW / read | measured | of the ceiling "
       "|\n|---|---|---|---|---|---|---|---|\n";
-  bool any = false;
+  bool any = false, above = false;
   std::string bound;
   for (const auto& [arm, run] : h.arms) {
     if (arm == 1 || run.tests.empty()) continue;
     const Measured& m = run.tests[0];
     const auto finding = std::ranges::find_if(h.findings, [&, id = arm](const Finding& f) { return f.arm == id; });
-    if (finding == h.findings.end() || !finding->median || !m.read_ceiling_gbps || !m.read_gbps ||
+    if (finding == h.findings.end() || !finding->median || !h.ceiling_gbps.contains(arm) || !m.read_gbps ||
         !run.measures.model_bytes)
       continue;
     any = true;
     const double bytes = *m.read_gbps * 1e9 / m.value, weights = *run.measures.model_bytes;
-    const double ceiling = *m.read_ceiling_gbps * 1e9;
+    const double ceiling = h.ceiling_gbps.at(arm) * 1e9;
     text +=
         fmt::format("| {} | {:.1f} GB/s | {:.1f} MB | {:.1f} t/s | {:.1f} MB | {:.1f} t/s | {:.1f} t/s | {:.0f} % |\n",
-                    ValueOf(*h.experiment, arm), *m.read_ceiling_gbps, weights / 1e6, ceiling / weights, bytes / 1e6,
+                    ValueOf(*h.experiment, arm), ceiling / 1e9, weights / 1e6, ceiling / weights, bytes / 1e6,
                     ceiling / bytes, *finding->median, 100 * *finding->median * bytes / ceiling);
     if (!m.bound.empty()) bound = m.bound;
+    above = above || *finding->median * bytes > 1.02 * ceiling;
   }
   if (!any)
     return "Undetermined: the ceilings of this machine could not be measured while it was busy (ridge roofline on a "
@@ -81,6 +81,10 @@ std::string Ceiling(const Homework& h) {
       "arithmetic, unpacking and the "
       "steps between the kernels.";
   if (!bound.empty()) text += fmt::format(" The ceiling that it is nearest to here: {}.", bound);
+  if (above)
+    text +=
+        " Where more than 100 % are reached, the ceiling is too low: other programs ran while it was measured. ridge "
+        "roofline on a quiet machine measures it for good.";
   return text + "\n";
 }
 
@@ -139,13 +143,7 @@ std::string AnswerHomework(const Homework& h) {
   for (const auto& [value, why] : e.not_run)
     text += fmt::format("Not run on this device: {} = {}: {}. / 本机未运行：{}。\n\n", e.flag, value, why, why);
   if (Arms(e) > 0) {
-    std::string model;
-    for (const auto& [arm, run] : h.arms) {
-      for (const char* key : {"model_filename", "model"}) {
-        if (const auto it = run.resolved.find(key); it != run.resolved.end() && model.empty())
-          model = std::filesystem::path(it->second).filename().string();
-      }
-    }
+    const std::string model = SettingOf(e, 0, {"m", "model"}).value_or("this model");
     text += fmt::format("On {}, with {}, at the settings of this experiment we saw:\n\n", h.hardware,
                         e.flag == "m"   ? "the models below"
                         : model.empty() ? "this model"

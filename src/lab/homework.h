@@ -20,6 +20,8 @@ struct Homework {
   const Experiment* experiment = nullptr;
   std::vector<Finding> findings;
   std::map<size_t, RunOutput> arms;  // one run of each arm that answers or measures
+  // The highest bandwidth that a run of the arm found this machine to read with: a ceiling is what was reached once.
+  std::map<size_t, double> ceiling_gbps;
   std::string hardware;
   std::optional<Recorded> recorded;
   std::string recorded_name;

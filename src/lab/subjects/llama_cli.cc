@@ -26,9 +26,9 @@ std::optional<double> Speed(std::string_view text, std::string_view what) {
   return ToNumber(rest.substr(0, rest.find(' ')));
 }
 
-// "llama_perf_context_print: prompt eval time = 12.34 ms / 37 tokens ( ..., 2998.1 tokens per second)": ms, tokens.
+// "prompt eval time = 12.34 ms / 37 tokens (...)", "eval time = 84.79 ms / 5 tokens", of older ones "/ 4 runs": the first token is none of them.
 struct Eval {
-  double ms = 0, tokens = 0;
+  double ms = 0, counted = 0, tokens = 0;  // speeds are `counted` over the time
 };
 std::optional<Eval> EvalTime(std::string_view log, std::string_view what) {
   for (const std::string_view line : Lines(log)) {
@@ -40,7 +40,8 @@ std::optional<Eval> EvalTime(std::string_view log, std::string_view what) {
     const std::vector<std::string_view> left = Words(line.substr(equals + 1)), right = Words(line.substr(slash + 1));
     if (left.empty() || right.empty()) continue;
     const auto ms = ToNumber(left[0]), tokens = ToNumber(right[0]);
-    if (ms && tokens) return Eval{*ms, *tokens};
+    const bool runs = right.size() > 1 && right[1].starts_with("run");
+    if (ms && tokens) return Eval{*ms, *tokens, *tokens + (runs ? 1 : 0)};
   }
   return {};
 }
@@ -62,7 +63,8 @@ class LlamaCli : public Subject {
     const Workload work = WorkloadOf(e, arm);
     if (!work.chat)
       return Fail(Code::kInvalidArgument, "llama-cli only chats").Where("[work] chat").Remedy("take llama-server");
-    out.insert(out.end(), {"-st", "--simple-io", "-n", std::to_string(work.max_tokens), "--temp", "0", "-s", "1"});
+    out.insert(out.end(), {"-st", "--simple-io", "--verbosity", "4", "-n", std::to_string(work.max_tokens), "--temp",
+                           "0", "-s", "1"});
     if (work.ignore_eos) out.push_back("--ignore-eos");
     return out;
   }
@@ -116,11 +118,11 @@ class LlamaCli : public Subject {
     const std::string all = std::string(out) + "\n" + std::string(log);
     if (const auto prompt = EvalTime(all, "prompt eval time"), eval = EvalTime(all, "eval time"); prompt && eval) {
       r.prompt_tokens = static_cast<int64_t>(prompt->tokens);
-      r.output_tokens = static_cast<int64_t>(eval->tokens) + 1;
+      r.output_tokens = static_cast<int64_t>(eval->tokens);
       r.first_token_s = prompt->ms / 1e3;
       r.last_token_s = r.done_s = (prompt->ms + eval->ms) / 1e3;
       if (prompt->ms > 0) r.timings["prompt_per_second"] = prompt->tokens / prompt->ms * 1e3;
-      if (eval->ms > 0) r.timings["predicted_per_second"] = eval->tokens / eval->ms * 1e3;
+      if (eval->ms > 0) r.timings["predicted_per_second"] = eval->counted / eval->ms * 1e3;
     } else {
       if (const auto v = Speed(text, "Prompt:")) r.timings["prompt_per_second"] = *v;
       if (const auto v = Speed(text, "Generation:")) r.timings["predicted_per_second"] = *v;
