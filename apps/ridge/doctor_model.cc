@@ -72,7 +72,7 @@ Check CheckContext(const service::Runtime& runtime) {
 
 Check CheckQuality(const ModelQuestion& q) {
   constexpr const char* kRemedy =
-      "hold it against its best format: ridge perplexity --save-reference, then ridge kld; or ridge lab run quality, "
+      "hold it against its best format: ridge perplexity --save-reference, then ridge kld; or ridge lab run format, "
       "and give the folder with --evidence";
   if (q.evidence.empty())
     return {"quality_regression", State::kWarn, "no evidence was given that this format was tested on your task",
