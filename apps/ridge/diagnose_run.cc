@@ -153,13 +153,13 @@ void DiagnoseRun::Limits(double step_s, double token_s) {
 
 Status DiagnoseRun::Try(Change change, Arm& with, const std::function<void(bool)>& before) {
   const bool lever = !change.cause.empty();
-  RIDGE_ASSIGN_OR_RETURN(const Pairs pairs, Interleave(*base_, with, work_.blocks * (lever ? 2 : 1), before));
+  RIDGE_ASSIGN_OR_RETURN(const Pairs pairs, Interleave(*base_, with, work_.blocks * (lever ? 3 : 1), before));
   const auto add = [&](lab::PhaseEvidence& phase, const std::vector<double>& ratios, const Factors& factors) {
     lab::Response response{.name = change.name, .factors = factors, .doubt = change.doubt};
     lab::Lever held{.cause = change.cause, .action = change.action, .factors = factors};
-    // Blocks hold two pairs; every second block goes to the lever.
+    // Blocks hold two pairs; two of three go to the lever, whose interval has to bear outliers.
     for (size_t i = 0; i < ratios.size(); i++)
-      (lever && i / 2 % 2 == 1 ? held.ratios : response.ratios).push_back(ratios[i]);
+      (lever && i / 2 % 3 != 0 ? held.ratios : response.ratios).push_back(ratios[i]);
     phase.responses.push_back(std::move(response));
     if (lever) phase.levers.push_back(std::move(held));
   };

@@ -41,7 +41,7 @@ class DiagnoseRun {
   const Arm* base() const { return base_.get(); }  // nullptr: it was refused
 
  private:
-  // A response (both phases) and, where `cause` is not empty, a lever: half of the pairs for each.
+  // A response (both phases) and, where `cause` is not empty, a lever: two of three pairs are the lever's.
   struct Change {
     std::string name, cause, action;
     lab::Factors decode = {1, 1, 1, 1, 1}, prefill = {1, 1, 1, 1, 1}, doubt = {0.05, 0.05, 0.05, 0.15, 0.05};

@@ -139,7 +139,8 @@ Result<Exact> PlanFile(const Options& o, const Device& d, backend::KvType kv) {
                                    .kv_bytes_per_value = value}),
                1 / context);
   }
-  exact.speed = lab::SpeedOf(decode, prompt, *d.roofline, {.threads = d.threads, .isa = d.roofline->isa});
+  exact.speed = lab::SpeedOf(decode, prompt, static_cast<double>(runtime->model().config().layers), *d.roofline,
+                             {.threads = d.threads, .isa = d.roofline->isa});
   return exact;
 }
 

@@ -68,7 +68,8 @@ struct Speed {
   std::string reason;  // why one is absent
 };
 // decode: one step; prefill: one token of a prompt.
-Speed SpeedOf(const Work& decode, const Work& prefill, const Roofline& roofline, const Circumstances& at);
+Speed SpeedOf(const Work& decode, const Work& prefill, double layers, const Roofline& roofline,
+              const Circumstances& at);
 
 // What stays free: for the system, of a device's memory.
 struct Budget {

@@ -73,15 +73,16 @@ TEST(PlanTest, FewerBytesAreFasterAndLongerContextsSlower) {
   const Circumstances at{.threads = 2, .isa = "avx512", .decode = true};
   const Shape& s = ShapeNamed("Llama 3.2 1B");
   const auto decode = [&](const char* mix, double context) {
-    return SpeedOf(DecodeWork(s, MixNamed(mix), context, 2), PrefillWork(s, MixNamed(mix), 512, 512, 2), r, at)
+    return SpeedOf(DecodeWork(s, MixNamed(mix), context, 2), PrefillWork(s, MixNamed(mix), 512, 512, 2), 0, r, at)
         .decode->expected;
   };
   EXPECT_GT(decode("Q4_K_M", 0), 1.5 * decode("Q8_0", 0));
   EXPECT_GT(decode("Q8_0", 0), decode("Q8_0", 16384));
   // 1.24 billion weights at 8.5 bits and 28 GB/s.
   EXPECT_NEAR(decode("Q8_0", 0), 28e9 / (1.236e9 * 8.5 / 8), 0.5);
+  EXPECT_LT(SpeedOf(DecodeWork(s, MixNamed("Q8_0"), 0, 2), {}, 16, r, at).decode->expected, decode("Q8_0", 0));
   const Speed speed =
-      SpeedOf(DecodeWork(s, MixNamed("Q8_0"), 0, 2), PrefillWork(s, MixNamed("Q8_0"), 512, 512, 2), r, at);
+      SpeedOf(DecodeWork(s, MixNamed("Q8_0"), 0, 2), PrefillWork(s, MixNamed("Q8_0"), 512, 512, 2), 0, r, at);
   EXPECT_LT(speed.prefill->low, speed.prefill->expected);
   EXPECT_GT(speed.prefill->expected, 5 * speed.decode->expected);
 }
