@@ -20,7 +20,7 @@ using lab::Factors;
 
 constexpr int64_t kGoodChunk = 512;
 constexpr double kPromptSample_s = 0.25;
-constexpr int64_t kLeastPrompt = 32;
+constexpr int64_t kLeastPrompt = 8;
 constexpr double kTellingFactor = 1.3;                 // of unpacking, between two ISAs that are worth comparing
 constexpr std::chrono::milliseconds kCachesLost{120};  // until another reader has emptied the shared caches
 
