@@ -102,7 +102,9 @@ TEST(PlanTest, CandidatesFitAndFollowTheTask) {
       suits = c.why_not.empty();
       if (!suits) continue;
       EXPECT_LE(c.footprint.total(), budget.usable());
-      if (task.most_billions > 0) EXPECT_LE(c.shape->published_billions, 1.1 * task.most_billions);
+      if (task.most_billions > 0) {
+        EXPECT_LE(c.shape->published_billions, 1.1 * task.most_billions);
+      }
     }
   }
   const std::vector<Candidate> math = Candidates(*FindTask("math"), {}, budget, nullptr, 2);
