@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <set>
+#include <utility>
 
 #include "lab/evidence/svg.h"
 
@@ -130,17 +130,18 @@ std::string RoofSvg(const Roofline& r, const std::vector<RoofPoint>& points, con
   for (double d = std::ceil(bottom); d <= top; d++)
     out += Line(kLeft, y(std::pow(10, d)), kLeft + plot_w, y(std::pow(10, d)), kLine) +
            Text(kLeft - 8, y(std::pow(10, d)) + 4.5, "end", fmt::format("{:g}", std::pow(10, d)), kSoft);
-  std::ranges::sort(roofs, {}, &Roof::gops);
-  double highest = std::pow(10, bottom), last_label = -100;
+  // The best ISA's first: labels that would lie on one that is there are left out.
+  std::ranges::sort(roofs, {}, [](const Roof& roof) { return std::pair(!roof.best, roof.gops); });
+  std::vector<double> labels;
+  double highest = std::pow(10, bottom);
   for (const Roof& roof : roofs) {
     if (roof.gops < std::pow(10, bottom)) continue;  // far below what is shown
     const double from = std::clamp(roof.gops / slope, std::pow(10, left), std::pow(10, right));
     highest = std::max(highest, roof.gops);
     out += Line(x(from), y(roof.gops), kLeft + plot_w, y(roof.gops), roof.best ? kInk : kSoft,
                 roof.best ? "stroke-width=\"2\"" : "stroke-dasharray=\"4 4\" opacity=\"0.7\"");
-    // Labels that would lie on each other: the later one is left out, its roof stays; a best one always has its own.
-    if (std::abs(y(roof.gops) - last_label) < 13 && !roof.best) continue;
-    last_label = y(roof.gops);
+    if (std::ranges::any_of(labels, [&](double at) { return std::abs(y(roof.gops) - at) < 13; })) continue;
+    labels.push_back(y(roof.gops));
     out += Text(kLeft + plot_w - 4, y(roof.gops) - 4, "end", fmt::format("{} {:.0f}", roof.name, roof.gops),
                 roof.best ? kInk : kSoft, "font-size=\"12\"");
   }

@@ -307,6 +307,7 @@ TEST_F(Sealed, AcceptanceNamesWhatIsMissing) {
   e.runs[1].log_there = false;
   const Accepted logs = find(Acceptance({e}), "raw_logs");
   EXPECT_FALSE(logs.ok);
+  ASSERT_FALSE(logs.lacks.empty());
   EXPECT_NE(logs.lacks[0].english.find("runs/0001.log"), std::string::npos);
   e.runs[0].series.reset();
   EXPECT_FALSE(find(Acceptance({e}), "monitoring").ok);
