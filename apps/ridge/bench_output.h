@@ -8,8 +8,8 @@
 
 #include "bench_sweep.h"
 #include "command.h"
+#include "lab/roofline/work.h"
 #include "lab/statistics.h"
-#include "lab/work.h"
 
 namespace ridge::app {
 

@@ -12,7 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/result.h"
-#include "lab/work.h"
+#include "lab/roofline/work.h"
 #include "sampling/sampler.h"
 #include "service/runtime.h"
 

@@ -1,6 +1,6 @@
 #include "ceilings.h"
 
-#include "lab/roofline_cache.h"
+#include "lab/roofline/roofline_cache.h"
 #include "revision.h"
 
 namespace ridge::app {

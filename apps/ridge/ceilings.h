@@ -10,8 +10,8 @@
 #include <string>
 
 #include "command.h"
-#include "lab/roofline.h"
-#include "lab/work.h"
+#include "lab/roofline/roofline.h"
+#include "lab/roofline/work.h"
 #include "service/runtime.h"
 
 namespace ridge::app {

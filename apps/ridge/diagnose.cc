@@ -8,7 +8,7 @@
 #include "diagnose_run.h"
 #include "diagnose_service.h"
 #include "interrupt.h"
-#include "lab/diagnose_actions.h"
+#include "lab/diagnose/diagnose_actions.h"
 #include "lab/statistics.h"
 #include "model_options.h"
 #include "own_server.h"

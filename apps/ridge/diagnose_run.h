@@ -14,8 +14,8 @@
 
 #include "ceilings.h"
 #include "diagnose_arm.h"
-#include "lab/diagnose.h"
-#include "lab/interventions.h"
+#include "lab/diagnose/diagnose.h"
+#include "lab/diagnose/interventions.h"
 
 namespace ridge::app {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "lab/load.h"
+#include "lab/load/load.h"
 
 namespace ridge::app {
 

@@ -12,7 +12,7 @@
 #include "base/topology.h"
 #include "ceilings.h"
 #include "doctor_check.h"
-#include "lab/interventions.h"
+#include "lab/diagnose/interventions.h"
 #include "lab/quiet.h"
 
 namespace ridge::app {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 #include "doctor_check.h"
-#include "lab/bundle.h"
+#include "lab/evidence/bundle.h"
 #include "lab/evidence/seal.h"
 #include "pull_progress.h"
 #include "service/runtime.h"

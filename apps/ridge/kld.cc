@@ -6,7 +6,7 @@
 
 #include "commands.h"
 #include "interrupt.h"
-#include "lab/reference.h"
+#include "lab/quality/reference.h"
 #include "lab/statistics.h"
 #include "quality_subject.h"
 #include "text_input.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "command.h"
-#include "lab/bundle.h"
+#include "lab/evidence/bundle.h"
 
 namespace ridge::app {
 

@@ -8,8 +8,8 @@
 
 #include "base/atomic_file.h"
 #include "lab.h"
-#include "lab/catalogue.h"
-#include "lab/homework.h"
+#include "lab/experiments/catalogue.h"
+#include "lab/experiments/homework.h"
 #include "lab/machine.h"
 #include "model_options.h"
 #include "pull_progress.h"

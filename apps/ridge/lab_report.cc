@@ -7,7 +7,7 @@
 #include "lab/evidence/document.h"
 #include "lab/evidence/files.h"
 #include "lab/evidence/report.h"
-#include "lab/homework.h"
+#include "lab/experiments/homework.h"
 #include "model_options.h"
 #include "text_table.h"
 

@@ -13,7 +13,7 @@
 #include "lab/evidence/environment.h"
 #include "lab/evidence/files.h"
 #include "lab/evidence/seal.h"
-#include "lab/roofline_json.h"
+#include "lab/roofline/roofline_json.h"
 #include "model_options.h"
 
 namespace ridge::app {

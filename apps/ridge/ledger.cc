@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "lab/work.h"
+#include "lab/roofline/work.h"
 #include "service/receipt_sum.h"
 
 namespace ridge::app {

@@ -9,8 +9,8 @@
 
 #include "commands.h"
 #include "interrupt.h"
-#include "lab/load.h"
-#include "lab/recorded.h"
+#include "lab/load/load.h"
+#include "lab/monitor/recorded.h"
 #include "text_table.h"
 
 namespace ridge::app {

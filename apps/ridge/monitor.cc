@@ -15,8 +15,8 @@
 
 #include "commands.h"
 #include "interrupt.h"
-#include "lab/recorded.h"
-#include "lab/sampler.h"
+#include "lab/monitor/recorded.h"
+#include "lab/monitor/sampler.h"
 #include "lab/statistics.h"
 #include "model_options.h"
 #include "text_table.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/thread_pool.h"
-#include "lab/quality.h"
+#include "lab/quality/quality.h"
 #include "model_options.h"
 #include "text/tokenizer.h"
 

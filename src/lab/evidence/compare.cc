@@ -12,7 +12,7 @@
 #include "lab/evidence/evidence.h"
 #include "lab/evidence/files.h"
 #include "lab/evidence/report.h"
-#include "lab/recorded.h"
+#include "lab/monitor/recorded.h"
 #include "lab/statistics.h"
 
 namespace ridge::lab {

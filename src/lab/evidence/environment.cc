@@ -12,7 +12,7 @@
 #include <set>
 
 #include "lab/machine.h"
-#include "lab/recorded.h"
+#include "lab/monitor/recorded.h"
 
 namespace ridge::lab {
 namespace {

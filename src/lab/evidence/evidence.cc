@@ -8,7 +8,7 @@
 
 #include "lab/evidence/environment.h"
 #include "lab/evidence/files.h"
-#include "lab/roofline_json.h"
+#include "lab/roofline/roofline_json.h"
 
 namespace ridge::lab {
 namespace {

@@ -13,10 +13,10 @@
 #include <vector>
 
 #include "base/result.h"
-#include "lab/bundle.h"
+#include "lab/evidence/bundle.h"
 #include "lab/evidence/spans.h"
 #include "lab/evidence/watch.h"
-#include "lab/roofline.h"
+#include "lab/roofline/roofline.h"
 
 namespace ridge::lab {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lab/roofline.h"
+#include "lab/roofline/roofline.h"
 
 namespace ridge::lab {
 

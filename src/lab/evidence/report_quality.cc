@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "lab/answer_flags.h"
 #include "lab/evidence/report.h"
+#include "lab/experiments/answer_flags.h"
 
 namespace ridge::lab {
 namespace {

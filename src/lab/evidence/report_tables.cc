@@ -6,7 +6,7 @@
 #include <map>
 
 #include "lab/evidence/report.h"
-#include "lab/recorded.h"
+#include "lab/monitor/recorded.h"
 #include "lab/statistics.h"
 
 namespace ridge::lab {

@@ -11,7 +11,7 @@
 #include "lab/evidence/files.h"
 #include "lab/evidence/report.h"
 #include "lab/evidence/trace.h"
-#include "lab/recorded.h"
+#include "lab/monitor/recorded.h"
 
 namespace ridge::lab {
 namespace {

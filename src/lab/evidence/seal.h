@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "lab/bundle.h"
+#include "lab/evidence/bundle.h"
 #include "lab/evidence/evidence.h"
 
 namespace ridge::lab {

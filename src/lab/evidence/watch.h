@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "lab/sampler.h"
+#include "lab/monitor/sampler.h"
 
 namespace ridge::lab {
 

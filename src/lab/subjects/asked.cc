@@ -9,9 +9,9 @@
 #include <iterator>
 
 #include "base/atomic_file.h"
-#include "lab/answer_flags.h"
-#include "lab/load.h"
-#include "lab/recorded.h"
+#include "lab/experiments/answer_flags.h"
+#include "lab/load/load.h"
+#include "lab/monitor/recorded.h"
 #include "lab/statistics.h"
 
 namespace ridge::lab {

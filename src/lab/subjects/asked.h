@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lab/prompts.h"
+#include "lab/experiments/prompts.h"
 #include "lab/subjects/subject.h"
 
 namespace ridge::lab {

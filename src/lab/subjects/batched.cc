@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "lab/recorded.h"
+#include "lab/monitor/recorded.h"
 #include "lab/subjects/asked.h"
 #include "lab/subjects/llama_log.h"
 

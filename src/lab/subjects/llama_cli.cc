@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-#include "lab/recorded.h"
+#include "lab/monitor/recorded.h"
 #include "lab/subjects/asked.h"
 #include "lab/subjects/llama_log.h"
 

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "lab/recorded.h"
+#include "lab/monitor/recorded.h"
 
 namespace ridge::lab {
 namespace {

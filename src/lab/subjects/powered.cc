@@ -1,8 +1,8 @@
 // Any subject, in the power mode that is the variable. The log's last line says which mode the machine was in, as it was read back, and whose run it was.
 #include <fmt/format.h>
 
-#include "lab/power.h"
-#include "lab/recorded.h"
+#include "lab/monitor/power.h"
+#include "lab/monitor/recorded.h"
 #include "lab/subjects/asked.h"
 
 namespace ridge::lab {

@@ -5,8 +5,8 @@
 
 #include <filesystem>
 
-#include "lab/load.h"
-#include "lab/recorded.h"
+#include "lab/load/load.h"
+#include "lab/monitor/recorded.h"
 #include "lab/subjects/asked.h"
 #include "lab/subjects/llama_log.h"
 

@@ -13,8 +13,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "lab/experiment.h"
-#include "lab/process.h"
+#include "lab/experiments/experiment.h"
+#include "lab/experiments/process.h"
 
 namespace ridge::lab {
 

@@ -1,0 +1,108 @@
+#include "lab/load/load.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace ridge::lab {
+namespace {
+
+TEST(Load, SchedulesDoNotDependOnAnswers) {
+  LoadOptions o{.requests = 2000, .rate = 50, .arrivals = Arrivals::kConstant};
+  const auto constant = Schedule(o);
+  ASSERT_EQ(constant.size(), 2000u);
+  EXPECT_NEAR(constant[100], 2, 1e-9);
+  o.arrivals = Arrivals::kPoisson;
+  const auto poisson = Schedule(o);
+  EXPECT_NEAR(poisson.back(), 40, 3);
+  double squares = 0;
+  for (size_t i = 1; i < poisson.size(); i++) {
+    EXPECT_GE(poisson[i], poisson[i - 1]);
+    squares += std::pow(poisson[i] - poisson[i - 1] - 0.02, 2);
+  }
+  EXPECT_NEAR(std::sqrt(squares / 1999) / 0.02, 1, 0.1);  // gaps of a Poisson process vary as much as they last
+  EXPECT_EQ(Schedule(o), poisson);
+  o.rate = 0;
+  EXPECT_TRUE(Schedule(o).empty());
+}
+
+TEST(Load, PercentilesNeedSamples) {
+  std::vector<double> values;
+  for (int i = 1; i <= 661; i++) values.push_back(i);
+  Distribution d = DistributionOf(values);
+  EXPECT_FALSE(d.percentiles.at("p99"));
+  EXPECT_EQ(d.percentiles.at("p50"), 331);
+  EXPECT_EQ(d.percentiles.at("p90"), 595);
+  values.push_back(662);
+  d = DistributionOf(values);
+  EXPECT_EQ(d.percentiles.at("p99"), 656);
+  EXPECT_EQ(d.most, 662);
+  EXPECT_FALSE(DistributionOf({1, 2, 3}).percentiles.at("p50"));
+  EXPECT_FALSE(DistributionOf({}).mean);
+  EXPECT_EQ(SamplesFor(99), 662);
+}
+
+TEST(Load, EventsOfServersAreRead) {
+  EXPECT_TRUE(ParseEvent(" [DONE]").done);
+  EXPECT_TRUE(ParseEvent(R"({"choices":[{"delta":{"content":"a"}}]})").text);
+  EXPECT_TRUE(ParseEvent(R"({"choices":[{"delta":{"reasoning_content":"a"}}]})").text);
+  EXPECT_TRUE(ParseEvent(R"({"choices":[{"delta":{"tool_calls":[{"index":0}]}}]})").text);
+  EXPECT_TRUE(ParseEvent(R"({"choices":[{"text":"a"}]})").text);
+  EXPECT_FALSE(ParseEvent(R"({"choices":[{"delta":{"role":"assistant","content":""}}]})").text);
+  EXPECT_FALSE(ParseEvent(R"({"choices":[{"delta":{"content":null}}]})").text);
+  const AnswerEvent usage = ParseEvent(R"({"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":3}})");
+  EXPECT_EQ(usage.prompt_tokens, 7);
+  EXPECT_EQ(usage.output_tokens, 3);
+  EXPECT_EQ(ParseEvent(R"({"error":{"message":"no"}})").error, "no");
+  EXPECT_NE(ParseEvent("{broken").error, "");
+  EXPECT_NE(ParseEvent("3").error, "");
+}
+
+RequestRecord Answered(double scheduled, double sent, double first, int chunks) {
+  RequestRecord r{.scheduled_s = scheduled,
+                  .sent_s = sent,
+                  .first_token_s = first,
+                  .status = 200,
+                  .output_tokens = chunks,
+                  .chunks = chunks};
+  for (int i = 1; i < chunks; i++) r.chunk_s.push_back(first + 0.1 * i);
+  r.done_s = first + 0.1 * (chunks - 1);
+  return r;
+}
+
+TEST(Load, ReportCountsFromTheSchedule) {
+  LoadRun run{.duration_s = 10, .client_cpu_s = 0.5};
+  run.records = {Answered(0, 0, 0.2, 4), Answered(1, 3, 3.2, 4)};
+  run.records[1].held = true;
+  RequestRecord failed{.status = 500, .error = "HTTP 500"};
+  run.records.push_back(failed);
+  const LoadReport r = Report({.rate = 1, .concurrency = 1}, run);
+  EXPECT_EQ(r.completed, 2);
+  EXPECT_EQ(r.failed, 1);
+  EXPECT_EQ(r.errors.at("HTTP 500"), 1);
+  EXPECT_NEAR(*r.ttft_scheduled.most, 2200, 1e-6);
+  EXPECT_NEAR(*r.ttft_sent.most, 200, 1e-6);
+  EXPECT_NEAR(*r.e2e_scheduled.most, 2500, 1e-6);
+  EXPECT_NEAR(*r.gap.mean, 100, 1e-6);
+  EXPECT_EQ(r.gap.n, 6);
+  EXPECT_NEAR(*r.tpot.mean, 100, 1e-6);
+  EXPECT_EQ(r.output_tokens, 8);
+  EXPECT_EQ(r.tokens_from, "usage");
+  EXPECT_EQ(r.held, 1);
+  EXPECT_TRUE(r.invalid.empty()) << r.invalid[0];
+}
+
+TEST(Load, ABusyOrLateClientMakesTheRunInvalid) {
+  LoadRun run{.duration_s = 10, .client_cpu_s = 9};
+  run.records = {Answered(0, 0, 0.2, 4)};
+  EXPECT_EQ(Report({.rate = 1}, run).invalid.size(), 1u);
+  run.client_cpu_s = 0.1;
+  EXPECT_TRUE(Report({.rate = 1}, run).invalid.empty());
+  for (int i = 0; i < 50; i++) run.records.push_back(Answered(i, i + 0.05, i + 0.2, 4));
+  EXPECT_EQ(Report({.rate = 1}, run).invalid.size(), 1u);
+  run.interrupted = true;
+  EXPECT_EQ(Report({.rate = 1}, run).invalid.size(), 2u);
+}
+
+}  // namespace
+}  // namespace ridge::lab
