@@ -9,6 +9,7 @@
 
 #include "base/atomic_file.h"
 #include "commands.h"
+#include "engine/cache_file.h"
 #include "interrupt.h"
 #include "model_options.h"
 #include "server/server.h"
@@ -41,7 +42,7 @@ std::string ModelId(const Options& o, const std::string& path) {
   return typed == path ? std::filesystem::path(path).stem().string() : typed;
 }
 
-// Refuses a file that could never be written, before the model is loaded.
+// Refuses a file that could never be written, or that is something else, before the model is loaded.
 Status CheckCacheFile(const Options& o) {
   if (o.prefix_cache_file.empty()) return {};
   if (o.no_prefix_cache || o.embeddings) {
@@ -51,7 +52,7 @@ Status CheckCacheFile(const Options& o) {
   }
   auto file = AtomicFile::Create(o.prefix_cache_file);
   if (!file) return std::unexpected(std::move(file).error());
-  return {};
+  return engine::CheckCacheFileName(o.prefix_cache_file);
 }
 
 // What is wrong with a file is said, and the cache starts empty.

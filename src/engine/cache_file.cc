@@ -5,8 +5,10 @@
 #include <unistd.h>
 #include <xxhash.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 
 #include "base/atomic_file.h"
 
@@ -157,6 +159,18 @@ Result<uint64_t> WriteCacheFile(const std::string& path, const CacheKey& key, co
   const uint64_t size = file.size_bytes();
   RIDGE_RETURN_IF_ERROR(file.Commit());
   return size;
+}
+
+Status CheckCacheFileName(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  char magic[sizeof kMagic] = {};
+  file.read(magic, sizeof magic);
+  const auto n = static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0));
+  if (std::memcmp(magic, kMagic, n) == 0) return {};
+  return Fail(Code::kAlreadyExists, "the file is no saved prefix cache, and would be written over")
+      .Where(path)
+      .Found("another kind of file")
+      .Remedy("name another file, or remove this one");
 }
 
 CacheFile::CacheFile(CacheFile&& other) noexcept

@@ -33,7 +33,8 @@ using boost::system::error_code;
 using std::chrono::seconds;
 
 constexpr uint64_t kBodyBytes = uint64_t{32} << 20;
-constexpr uint32_t kHeaderBytes = 64 << 10;
+constexpr uint32_t kHeaderBytes =
+    64 << 10;  // the head; a line of a chunk or trailer; and, beside as many bytes as the body has, all of those
 constexpr size_t kBodiesBytes = size_t{256} << 20;  // of all requests that are being read
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kPipelinedBytes = 1 << 20;  // read ahead while an answer is under way
@@ -163,12 +164,21 @@ class Connection : public std::enable_shared_from_this<Connection> {
     idle_ = buffer_.size() == 0;
     Arm(idle_ ? kIdle : kHeader);
     bool checked = false;
+    size_t head_bytes = 0, rest_bytes = 0;  // consumed before and after the end of the head
     while (!parser.is_done()) {
       error_code error = http::error::need_more;
       if (buffer_.size() > 0) {
         if (std::exchange(idle_, false)) Arm(kHeader);
-        buffer_.consume(parser.put(buffer_.data(), error));
+        const size_t consumed = parser.put(buffer_.data(), error);
+        buffer_.consume(consumed);
+        (checked ? rest_bytes : head_bytes) += consumed;
       }
+      const size_t body_bytes = parser.get().body().size();
+      if (head_bytes > kHeaderBytes) co_return Wrong(Unreadable(http::error::header_limit));
+      if (rest_bytes > 2 * body_bytes + kHeaderBytes ||
+          (error == http::error::need_more && buffer_.size() > kHeaderBytes))
+        co_return Wrong(
+            Plain(431, "what stands around the chunks of the body is over 64 KiB and longer than the body"));
       if (parser.is_header_done() && !checked && (!error || error == http::error::need_more)) {
         checked = true;
         hub_.counts.requests++;
@@ -183,7 +193,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
         if (buffer_.size() > 0) continue;
       }
       if (error && error != http::error::need_more) co_return Wrong(Unreadable(error));
-      if (!Charge(parser.get().body().size())) co_return Wrong(Plain(503, "too many large requests at once"));
+      if (!Charge(std::max(body_bytes, rest_bytes))) co_return Wrong(Plain(503, "too many large requests at once"));
       if (parser.is_done()) break;
       if (error != http::error::need_more && buffer_.size() > 0) continue;
       const size_t came = co_await Read();
@@ -305,7 +315,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   asio::awaitable<bool> Offload(const std::shared_ptr<Task>& task) {
     asio::post(hub_.workers, [task, &context = std::as_const(hub_.context)] {
-      task->reply = Dispatch(context, task->request);
+      if (!*task->request.gone) task->reply = Dispatch(context, task->request);
       task->done = true;
       task->request.wake();
     });

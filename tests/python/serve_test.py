@@ -408,6 +408,13 @@ class Life(unittest.TestCase):
             body = b'{"content": "x"}'
             chunked = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n7\r\n" + body[:7] + b"\r\n%x\r\n" % len(body[7:]) + body[7:] + b"\r\n0\r\n\r\n"
             self.assertIn(b'{"tokens":', server.raw(chunked))
+            opened = chunked[:chunked.index(b"7\r\n")]
+            for status, data in ((200, opened + b"10;name=value\r\n" + body + b"\r\n0\r\nT: v\r\n\r\n"), (200, opened + b"".join(b"1\r\n%c\r\n" % c for c in body) + b"0\r\n\r\n"),
+                                 (431, opened + b'7;a="' + b"x" * 200000), (431, opened + b"0\r\nT: " + b"y" * 200000), (431, opened + b"0\r\n" + b"T: y\r\n" * 20000),
+                                 (431, opened + b"1;" + b"x" * 40000 + b"\r\na\r\n1;" + b"x" * 40000 + b"\r\n"),
+                                 (431, b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"A: b\r\n" * 20000 + b"\r\n")):
+                with self.subTest(data=data[len(opened):][:20]):
+                    self.assertTrue(server.raw(data).startswith(b"HTTP/1.1 %d " % status))
             self.assertIn(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 ", self.expect(server, body))
             for status, data in ((413, head("/tokenize", 40 << 20)), (431, b"GET / HTTP/1.1\r\nHost: x\r\nX: " + b"y" * 100000 + b"\r\n\r\n"), (400, b"noise\r\n\r\n"), (505, b"GET /health HTTP/9.9\r\nHost: x\r\n\r\n"),
                                  (400, b"GET /health HTTP/1.1\r\n\r\n"), (501, head("/tokenize", 0).replace(b"Content-Length: 0", b"Transfer-Encoding: rot13")), (400, head("/tokenize", -5)),
