@@ -2,11 +2,15 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <optional>
+#include <sstream>
 
+#include "base/read_file.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "lab/load/load.h"
@@ -70,8 +74,9 @@ bool Meets(const lab::RequestRecord& r, const std::vector<Goal>& goals) {
 
 // A line is a prompt; where it is a JSON object, its "prompt" is.
 Result<std::vector<std::string>> ReadPrompts(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Fail(Code::kNotFound, "cannot open the prompts").Where(path).Remedy("check the path");
+  RIDGE_ASSIGN_OR_RETURN(std::string all,
+                         ReadFile(path, {.what = "the prompts", .most_bytes = 1 << 30, .pipes = true}));
+  std::istringstream file(std::move(all));
   std::vector<std::string> prompts;
   std::string line;
   for (int64_t number = 1; std::getline(file, line); number++) {
@@ -111,6 +116,7 @@ Status Check(Options& o) {
     return Fail(Code::kUsage, "wrong value").Where("--arrivals").Found(o.arrivals).Expected("poisson or constant");
   o.load.arrivals = o.arrivals == "poisson" ? lab::Arrivals::kPoisson : lab::Arrivals::kConstant;
   o.load.chat = !o.completions;
+  if (!o.csv.empty()) RIDGE_RETURN_IF_ERROR(CheckReplaces(o.csv, "CSV of ridge load", {"request,scheduled_s,"}));
   if (!o.dataset.empty()) {
     RIDGE_ASSIGN_OR_RETURN(o.load.prompts, ReadPrompts(o.dataset));
   }
@@ -169,6 +175,8 @@ std::string Text(const Options& o, const lab::LoadRun& run, const lab::LoadRepor
   if (r.dispatch.most) text += fmt::format(", sends at most {:.2f} ms late", *r.dispatch.most);
   text += r.invalid.empty() ? "\n" : "\n";
   for (const std::string& why : r.invalid) text += "INVALID: " + why + "\n";
+  for (const auto& [what, n] : r.disbelieved)
+    text += fmt::format("not believed, chunks counted instead: {} x {}\n", n, Printable(what));
   for (const auto& [error, n] : r.errors) text += fmt::format("failed: {} x {}\n", n, Printable(error));
   return text;
 }
@@ -191,9 +199,13 @@ Status Load(Options o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const lab::LoadRun run, ran);
   const lab::LoadReport r = lab::Report(o.load, run);
   if (!o.csv.empty()) {
+    errno = 0;
     std::ofstream file(o.csv, std::ios::binary | std::ios::trunc);
     file << CsvOf(run) << std::flush;
-    if (!file) return Fail(Code::kUnavailable, "cannot write the file").Where(o.csv);
+    if (!file)
+      return Fail(Code::kUnavailable, "cannot write the file")
+          .Where(o.csv)
+          .Found(errno != 0 ? std::strerror(errno) : "an error while writing");
   }
   if (r.completed == 0)
     return Fail(Code::kUnavailable, "no request was answered")
@@ -209,6 +221,8 @@ Status Load(Options o, Output& out) {
   }
   Json errors = Json::array();
   for (const auto& [message, n] : r.errors) errors.push_back({{"message", message}, {"count", n}});
+  Json disbelieved = Json::array();
+  for (const auto& [what, n] : r.disbelieved) disbelieved.push_back({{"what", what}, {"count", n}});
   const bool open = o.load.rate > 0;
   const Json document = {
       {"url", o.load.url},
@@ -233,6 +247,7 @@ Status Load(Options o, Output& out) {
       {"prompt_tokens", r.prompt_tokens},
       {"output_tokens", r.output_tokens},
       {"tokens_from", r.tokens_from},
+      {"usage_not_believed", std::move(disbelieved)},
       {"ttft_ms", {{"scheduled", DistributionJson(r.ttft_scheduled)}, {"sent", DistributionJson(r.ttft_sent)}}},
       {"e2e_ms", {{"scheduled", DistributionJson(r.e2e_scheduled)}, {"sent", DistributionJson(r.e2e_sent)}}},
       {"gap_ms", DistributionJson(r.gap)},

@@ -56,7 +56,12 @@ class Stub:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode()
                 length = next((int(line.split(":")[1]) for line in head.split("\r\n") if line.lower().startswith("content-length:")), 0)
                 body = await reader.readexactly(length)
-                if head.startswith("GET /v1/models "):
+                if head.startswith("GET /v1/models ") and self.mode == "endless list":
+                    writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+                    while True:
+                        writer.write(b" " * 65536)
+                        await writer.drain()
+                elif head.startswith("GET /v1/models "):
                     text = json.dumps({"data": [{"id": "stub"}]}).encode()
                     writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(text), text))
                 else:
@@ -90,10 +95,14 @@ class Stub:
             writer.write(b"%x\r\n%s\r\n%x\r\n%s\r\n" % (half, data[:half], len(data) - half, data[half:]))
 
         event(b'{"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]}')
+        while self.mode == "endless line":
+            writer.write(b"%x\r\n%s\r\n" % (65536, b"d" * 65536))
+            await writer.drain()
         for _ in range(self.tokens):
             event(b'{"choices": [{"index": 0, "delta": {"content": "x"}}]}')
         if self.usage:
-            event(json.dumps({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": self.tokens}}).encode())
+            tokens = {"negative": -5, "huge": 1e300}.get(self.mode, self.tokens)
+            event(json.dumps({"choices": [], "usage": {"prompt_tokens": 11, "completion_tokens": tokens}}).encode())
         if not (self.mode == "no end" and number > 1):
             event(b"[DONE]")
         writer.write(b"0\r\n\r\n")
@@ -177,6 +186,17 @@ class Load(unittest.TestCase):
         self.assertIn("ended without [DONE]", done.stderr.decode())
         done = run(self.stub(mode="fails").url, "--requests", "4", status=1)
         self.assertIn("out of order", done.stderr.decode())
+
+    def test_a_usage_that_cannot_be_is_not_believed(self):
+        for mode, told in (("negative", "completion_tokens -5"), ("huge", "completion_tokens 1e+300")):
+            d = self.load(self.stub(mode=mode, tokens=3), "--requests", "4")
+            self.assertEqual((d["output_tokens"], d["tokens_from"], d["prompt_tokens"]), (12, "chunks", 44))
+            self.assertEqual(d["usage_not_believed"], [{"what": told, "count": 4}])
+        self.assertIn("not believed", run(self.stub(mode="negative").url, "--requests", "2").stdout.decode())
+
+    def test_answers_without_end_are_broken_off(self):
+        self.assertIn("4 MiB at most", run(self.stub(mode="endless list").url, status=1).stderr.decode())
+        self.assertIn("a line of the stream above 4 MiB", run(self.stub(mode="endless line").url, "--requests", "1", "--warmup", "0", status=1).stderr.decode())
 
     def test_bad_settings_are_refused(self):
         self.assertIn("does not answer", run("http://127.0.0.1:9", status=1).stderr.decode())

@@ -75,6 +75,7 @@ LoadReport Report(const LoadOptions& options, const LoadRun& run) {
       continue;
     }
     report.completed++;
+    if (!r.disbelieved.empty()) report.disbelieved[r.disbelieved]++;
     ttft_scheduled.push_back((*r.first_token_s - r.scheduled_s) * 1e3);
     ttft_sent.push_back((*r.first_token_s - r.sent_s) * 1e3);
     e2e_scheduled.push_back((r.done_s - r.scheduled_s) * 1e3);

@@ -60,6 +60,7 @@ struct RequestRecord {
   std::optional<int64_t> cached_tokens;
   // What the server says it took itself, without HTTP: `ridge.total_ms`, or prompt_ms and predicted_ms of llama-server's `timings`.
   std::optional<double> engine_s;
+  std::string disbelieved;  // a count of the server that cannot be: "completion_tokens -5"; chunks are counted instead
 };
 
 struct LoadRun {
@@ -102,6 +103,7 @@ struct LoadReport {
   int64_t held = 0;
   std::vector<std::string> invalid;  // why the run says nothing about the server; empty: valid
   std::map<std::string, int64_t> errors;
+  std::map<std::string, int64_t> disbelieved;  // counts of the server that cannot be, and how often
 };
 LoadReport Report(const LoadOptions& options, const LoadRun& run);
 
@@ -115,6 +117,7 @@ struct AnswerEvent {
   std::string content, finish_reason, timings;
   std::optional<double> engine_s;
   std::string error;
+  std::string disbelieved;  // a count that is no whole number from 0 to 1e9
 };
 AnswerEvent ParseEvent(std::string_view data);
 

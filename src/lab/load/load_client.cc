@@ -21,6 +21,11 @@ namespace {
 
 using Json = nlohmann::json;
 
+// Of a server that may be broken or worse.
+constexpr size_t kMostDocumentBytes = 4 << 20;  // of a GET's answer, of an error's body, of one line of a stream
+constexpr size_t kMostStreamBytes = 256 << 20;  // of one answer
+constexpr double kMostTokens = 1e9, kMostMs = 1e9;
+
 double Now() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -42,9 +47,11 @@ struct Transfer {
   std::string body, buffer;
   RequestRecord* record = nullptr;
   double start_s = 0, chunk_delay_s = 0;
+  size_t received_bytes = 0;
   bool done = false;  // [DONE] came
   bool keep_text = false;
   std::string server_error;
+  std::string too_long;  // why it was broken off
   ~Transfer() {
     if (easy != nullptr) curl_easy_cleanup(easy);
     curl_slist_free_all(headers);
@@ -55,9 +62,18 @@ size_t OnBytes(char* bytes, size_t size, size_t count, void* user) {
   Transfer& t = *static_cast<Transfer*>(user);
   const double now = Now() - t.start_s;
   t.buffer.append(bytes, size * count);
+  t.received_bytes += size * count;
+  if (t.received_bytes > kMostStreamBytes) {
+    t.too_long = fmt::format("broken off: an answer above {} MiB", kMostStreamBytes >> 20);
+    return 0;
+  }
   long status = 0;
   curl_easy_getinfo(t.easy, CURLINFO_RESPONSE_CODE, &status);
-  if (status != 200) return size * count;  // the body says why
+  if (status != 200) {  // the body says why
+    if (t.buffer.size() <= kMostDocumentBytes) return size * count;
+    t.too_long = fmt::format("broken off: HTTP {} with a body above {} MiB", status, kMostDocumentBytes >> 20);
+    return 0;
+  }
   size_t begin = 0;
   for (size_t end; (end = t.buffer.find('\n', begin)) != std::string::npos; begin = end + 1) {
     std::string_view line(t.buffer.data() + begin, end - begin);
@@ -76,6 +92,7 @@ size_t OnBytes(char* bytes, size_t size, size_t count, void* user) {
       if (event.cached_tokens) t.record->cached_tokens = event.cached_tokens;
     }
     if (event.engine_s) t.record->engine_s = event.engine_s;
+    if (!event.disbelieved.empty()) t.record->disbelieved = event.disbelieved;
     if (!event.text) continue;
     if (t.chunk_delay_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(t.chunk_delay_s));
     t.record->chunks++;
@@ -85,11 +102,23 @@ size_t OnBytes(char* bytes, size_t size, size_t count, void* user) {
       t.record->first_token_s = now;
   }
   t.buffer.erase(0, begin);
+  if (t.buffer.size() > kMostDocumentBytes) {
+    t.too_long = fmt::format("broken off: a line of the stream above {} MiB", kMostDocumentBytes >> 20);
+    return 0;
+  }
   return size * count;
 }
 
+struct Body {
+  std::string text;
+  bool too_long = false;
+};
+
 size_t OnText(char* bytes, size_t size, size_t count, void* user) {
-  static_cast<std::string*>(user)->append(bytes, size * count);
+  Body& body = *static_cast<Body*>(user);
+  body.too_long = body.text.size() + size * count > kMostDocumentBytes;
+  if (body.too_long) return 0;
+  body.text.append(bytes, size * count);
   return size * count;
 }
 
@@ -236,7 +265,9 @@ class Client {
       RequestRecord& r = *t->record;
       r.done_s = Now() - start;
       curl_easy_getinfo(t->easy, CURLINFO_RESPONSE_CODE, &r.status);
-      if (result != CURLE_OK)
+      if (!t->too_long.empty())
+        r.error = t->too_long;
+      else if (result != CURLE_OK)
         r.error = curl_easy_strerror(result);
       else if (r.status != 200)
         r.error = fmt::format("HTTP {}{}", r.status, ErrorOf(t->buffer));
@@ -287,22 +318,27 @@ class Client {
 
 Result<std::string> Get(const std::string& url, const std::string& api_key, double timeout_s, long& status) {
   std::unique_ptr<CURL, void (*)(CURL*)> easy(curl_easy_init(), curl_easy_cleanup);
-  std::string text;
+  Body body;
   SetCommon(easy.get(), url, timeout_s);
   curl_slist* headers = nullptr;
   if (!api_key.empty()) headers = curl_slist_append(headers, ("Authorization: Bearer " + api_key).c_str());
   curl_easy_setopt(easy.get(), CURLOPT_HTTPHEADER, headers);
   curl_easy_setopt(easy.get(), CURLOPT_WRITEFUNCTION, OnText);
-  curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &text);
+  curl_easy_setopt(easy.get(), CURLOPT_WRITEDATA, &body);
   const CURLcode result = curl_easy_perform(easy.get());
   curl_easy_getinfo(easy.get(), CURLINFO_RESPONSE_CODE, &status);
   curl_slist_free_all(headers);
+  if (body.too_long)
+    return Fail(Code::kOutOfRange, "the server's answer is too long")
+        .Where(url)
+        .Expected(fmt::format("{} MiB at most", kMostDocumentBytes >> 20))
+        .Remedy("is this an OpenAI-compatible server?");
   if (result != CURLE_OK)
     return Fail(Code::kUnavailable, "the server does not answer")
         .Where(url)
         .Found(curl_easy_strerror(result))
         .Remedy("start it, or check the address");
-  return text;
+  return std::move(body.text);
 }
 
 Result<std::string> FirstModel(const LoadOptions& options) {
@@ -346,15 +382,23 @@ AnswerEvent ParseEvent(std::string_view data) {
     event.error = e->is_object() && e->contains("message") && (*e)["message"].is_string()
                       ? (*e)["message"].get<std::string>()
                       : e->dump();
+  // A count that cannot be is none, and told.
+  const auto count = [&](const Json& object, const char* key) -> std::optional<int64_t> {
+    const auto it = object.find(key);
+    if (it == object.end() || it->is_null()) return {};
+    if (it->is_number()) {
+      const double v = it->get<double>();
+      if (v >= 0 && v <= kMostTokens && v == std::floor(v)) return static_cast<int64_t>(v);
+    }
+    event.disbelieved =
+        fmt::format("{} {}", key, it->dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 40));
+    return {};
+  };
   if (const auto u = j.find("usage"); u != j.end() && u->is_object()) {
-    if (u->contains("prompt_tokens") && (*u)["prompt_tokens"].is_number())
-      event.prompt_tokens = (*u)["prompt_tokens"].get<int64_t>();
-    if (u->contains("completion_tokens") && (*u)["completion_tokens"].is_number())
-      event.output_tokens = (*u)["completion_tokens"].get<int64_t>();
+    event.prompt_tokens = count(*u, "prompt_tokens");
+    event.output_tokens = count(*u, "completion_tokens");
     const auto details = u->find("prompt_tokens_details");
-    if (details != u->end() && details->is_object() && details->contains("cached_tokens") &&
-        (*details)["cached_tokens"].is_number())
-      event.cached_tokens = (*details)["cached_tokens"].get<int64_t>();
+    if (details != u->end() && details->is_object()) event.cached_tokens = count(*details, "cached_tokens");
   }
   for (const char* key : {"ridge", "timings"}) {
     if (const auto it = j.find(key); it != j.end() && it->is_object())
@@ -366,7 +410,8 @@ AnswerEvent ParseEvent(std::string_view data) {
   };
   const auto ms = [](const Json& object, const char* key) {
     const auto it = object.find(key);
-    return it != object.end() && it->is_number() ? std::optional(it->get<double>()) : std::nullopt;
+    const double v = it != object.end() && it->is_number() ? it->get<double>() : -1;
+    return v >= 0 && v <= kMostMs ? std::optional(v) : std::nullopt;
   };
   if (const auto r = j.find("ridge"); r != j.end() && r->is_object()) {
     if (const auto total = ms(*r, "total_ms")) event.engine_s = *total / 1e3;

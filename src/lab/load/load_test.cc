@@ -58,6 +58,21 @@ TEST(Load, EventsOfServersAreRead) {
   EXPECT_NE(ParseEvent("3").error, "");
 }
 
+TEST(Load, CountsThatCannotBeAreNone) {
+  for (const char* bad : {"-5", "1e300", "2.5", "1000000001", "\"7\"", "[]", "18446744073709551615"}) {
+    const AnswerEvent e =
+        ParseEvent(std::string(R"({"usage": {"prompt_tokens": 3, "completion_tokens": )") + bad + "}}");
+    EXPECT_EQ(e.prompt_tokens, 3) << bad;
+    EXPECT_FALSE(e.output_tokens) << bad;
+    EXPECT_EQ(e.disbelieved, std::string("completion_tokens ") + (bad == std::string("1e300") ? "1e+300" : bad));
+  }
+  const AnswerEvent good = ParseEvent(R"({"usage": {"prompt_tokens": 0, "completion_tokens": 1000000000}})");
+  EXPECT_EQ(good.output_tokens, 1000000000);
+  EXPECT_EQ(good.disbelieved, "");
+  EXPECT_FALSE(ParseEvent(R"({"ridge": {"total_ms": -1}})").engine_s);
+  EXPECT_FALSE(ParseEvent(R"({"ridge": {"total_ms": 1e300}})").engine_s);
+}
+
 RequestRecord Answered(double scheduled, double sent, double first, int chunks) {
   RequestRecord r{.scheduled_s = scheduled,
                   .sent_s = sent,
