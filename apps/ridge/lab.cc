@@ -25,6 +25,10 @@ Status CheckFlags(const LabOptions& o) {
   if (o.action == "list" && !o.targets.empty()) return Fail(Code::kUsage, "list takes no target").Found(o.targets[0]);
   if (o.action != "list" && o.targets.empty())
     return Fail(Code::kUsage, "a target is missing").Where("TARGET").Remedy("ridge lab --help");
+  for (const std::string& target : o.targets) {
+    if (target.empty())
+      return Fail(Code::kUsage, "a target is empty").Where("TARGET").Found("\"\"").Remedy("is a variable unset?");
+  }
   if (o.action == "run" && o.targets.size() > 1) return Fail(Code::kUsage, "run takes one file").Found(o.targets[1]);
   return {};
 }

@@ -3,10 +3,9 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/atomic_file.h"
+#include "base/read_file.h"
 #include "lab.h"
 #include "lab/experiments/catalogue.h"
 #include "lab/experiments/homework.h"
@@ -18,11 +17,7 @@
 namespace ridge::app {
 namespace {
 
-Result<std::string> TextOf(const std::string& path, const char* what) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Fail(Code::kNotFound, std::string("cannot open ") + what).Where(path).Remedy("check the path");
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
+constexpr uint64_t kMostTomlBytes = 1 << 20, kMostLogBytes = 1 << 30;
 
 }  // namespace
 
@@ -54,7 +49,8 @@ Result<LabFile> OpenLabFile(const LabOptions& o) {
     if (!o.models.empty() || !o.peer.empty() || !o.url.empty() || o.blocks > 0 || !o.write.empty())
       return Fail(Code::kUsage, "-m, --peer, --url, --blocks and --write go with a ready-made experiment")
           .Where(target);
-    RIDGE_ASSIGN_OR_RETURN(std::string toml, TextOf(target, "the experiment"));
+    RIDGE_ASSIGN_OR_RETURN(std::string toml,
+                           ReadFile(target, {.what = "the experiment", .most_bytes = kMostTomlBytes}));
     return LabFile{std::move(toml), std::filesystem::path(target).replace_extension(".lab").string()};
   }
   lab::ReadyOptions options{.models = o.models, .peer = o.peer, .url = o.url};
@@ -71,6 +67,12 @@ Result<LabFile> OpenLabFile(const LabOptions& o) {
 }
 
 Status WriteLabFile(const LabOptions& o, const std::string& toml, Output& out) {
+  // Someone may have edited it.
+  if (const auto there = ReadFile(o.write, {.what = "the experiment", .most_bytes = kMostTomlBytes});
+      there ? !there->empty() && *there != toml : there.error().code == Code::kOutOfRange)
+    return Fail(Code::kAlreadyExists, "the file is there and holds something else")
+        .Where(o.write)
+        .Remedy("give another name, or take it away first");
   RIDGE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(o.write));
   RIDGE_RETURN_IF_ERROR(file.Write(toml));
   RIDGE_RETURN_IF_ERROR(file.Commit());
@@ -93,7 +95,8 @@ Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& f
   const lab::Machine m = lab::ReadMachine();
   h.hardware = fmt::format("{}, {} CPUs, {} GiB", Printable(m.cpu), m.cpus, m.memory_gib);
   if (!from.empty()) {
-    RIDGE_ASSIGN_OR_RETURN(const std::string text, TextOf(from, "the log"));
+    RIDGE_ASSIGN_OR_RETURN(const std::string text,
+                           ReadFile(from, {.what = "the log", .most_bytes = kMostLogBytes, .pipes = true}));
     RIDGE_ASSIGN_OR_RETURN(h.recorded, lab::ParseRecorded(text));
     h.recorded_name = std::filesystem::path(from).filename().string();
   }

@@ -198,6 +198,35 @@ class Evidence(unittest.TestCase):
             self.assertLessEqual(len(file.readlines()), 13)
         run("check", self.path("slow.lab"), "--rederive")
 
+    def test_what_was_added_is_found_and_not_waited_for(self):
+        bundle = self.make(blocks=1)
+        run("check", bundle)
+        for name, add, take in (("pipe", os.mkfifo, os.remove), ("link", lambda p: os.symlink("experiment.toml", p), os.remove), ("runs/hollow", os.mkdir, os.rmdir)):
+            path = os.path.join(bundle, name)
+            add(path)
+            self.assertIn(name + ": is ", run("check", bundle, status=1).stderr.decode())
+            take(path)
+        for name in ("runs/0000.json", "runs/0001.monitor.json", "experiment.toml", "MANIFEST"):
+            path = os.path.join(bundle, name)
+            os.rename(path, self.path("kept"))
+            os.mkfifo(path)
+            for action in ("check", "report"):
+                if (action, name) != ("report", "MANIFEST"):
+                    run(action, bundle, status=1)
+            os.remove(path)
+            os.rename(self.path("kept"), path)
+        run("check", bundle)
+
+    def test_a_damaged_record_is_told_plainly(self):
+        bundle = self.make(blocks=1)
+        path = os.path.join(bundle, "runs/0000.monitor.json")
+        for text in ("{", "[]", "{}", '{"seconds": "x"}'):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+            err = run("report", bundle, status=1).stderr.decode()
+            self.assertIn("a run's record is damaged", err)
+            self.assertNotIn("json.exception", err)
+
     def test_sealed_evidence_is_not_sealed_again(self):
         bundle = self.make(blocks=1)
         path = os.path.join(bundle, "runs", "0000.json")

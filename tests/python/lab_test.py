@@ -138,6 +138,12 @@ class Lab(unittest.TestCase):
         self.assertIn("cannot open", run("run", self.path("none.toml"), status=1).stderr.decode())
         self.assertIn("ACTION", run("walk", "x", status=2).stderr.decode())
         self.assertIn("no evidence", run("check", self.path("none"), status=1).stderr.decode())
+        for action in ("run", "check", "report"):
+            self.assertIn("a target is empty", run(action, "", status=2).stderr.decode())
+        self.assertIn("a directory", run("run", self.folder, status=1).stderr.decode())
+        os.mkfifo(self.path("pipe.toml"))
+        self.assertIn("a pipe", run("run", self.path("pipe.toml"), status=1).stderr.decode())
+        self.assertIn("a device", run("run", "/dev/zero", status=1).stderr.decode())
         toml = self.experiment('flag = "t"\nvalues = [1, 2]', program=self.path("absent"))
         self.assertIn("cannot start", run("run", toml, status=1).stderr.decode())
 

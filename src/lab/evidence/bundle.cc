@@ -27,6 +27,21 @@ constexpr uint64_t kMostTomlBytes = 1 << 20;
 
 std::string RunName(int64_t number, const char* kind) { return fmt::format("runs/{:04}.{}", number, kind); }
 
+// What is wrong, without the library's name for it: "[json.exception.out_of_range.403] key 'power' not found".
+std::string Plain(const Json::exception& e) {
+  const std::string text = e.what();
+  const size_t end = text.find("] ");
+  return text.starts_with('[') && end != std::string::npos ? text.substr(end + 2) : text;
+}
+
+// A pipe that someone laid there would be waited for when it is written to.
+Status CheckOutput(const std::string& path) {
+  std::error_code error;
+  const auto kind = fs::symlink_status(path, error).type();
+  if (kind == fs::file_type::not_found || kind == fs::file_type::regular) return {};
+  return Fail(Code::kInvalidData, "a run's output is no regular file").Where(path).Remedy("take it away");
+}
+
 // The highest of the readings whose names begin and end so.
 std::string Highest(const Sample& sample, const Sampler& sampler, std::string_view begin, std::string_view end,
                     std::string_view what, std::string_view unit) {
@@ -120,6 +135,8 @@ Result<RunRecord> Bundle::Read(const PlannedRun& run) const {
   if (!monitor && monitor.error().code == Code::kNotFound) return record;
   if (!monitor) return std::unexpected(monitor.error());
   const Json j = Json::parse(*monitor, nullptr, false);
+  if (!j.is_object())
+    return Fail(Code::kInvalidData, "a run's record is damaged").Where(folder_ + "/" + name).Found("no JSON object");
   const auto number = [&](const char* key) -> std::optional<double> {
     return j.at(key).is_null() ? std::nullopt : std::optional(j.at(key).get<double>());
   };
@@ -141,7 +158,7 @@ Result<RunRecord> Bundle::Read(const PlannedRun& run) const {
     if (!(record.end_s >= record.begin_s) || !std::isfinite(record.unix_s))
       return Fail(Code::kInvalidData, "times that cannot be").Where(folder_ + "/" + name);
   } catch (const Json::exception& e) {
-    return Fail(Code::kInvalidData, "a run's record is damaged").Where(folder_ + "/" + name).Found(e.what());
+    return Fail(Code::kInvalidData, "a run's record is damaged").Where(folder_ + "/" + name).Found(Plain(e));
   }
   RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadBeneath(folder_, RunName(run.number, "json")));
   const std::string log = ReadBeneath(folder_, RunName(run.number, "log")).value_or("");
@@ -159,6 +176,8 @@ Status Bundle::Run(const PlannedRun& run) const {
   const Subject& subject = SubjectOf(experiment_, run);
   RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> command, subject.Command(experiment_, run.arm));
   const std::string out = folder_ + "/" + RunName(run.number, "json"), err = folder_ + "/" + RunName(run.number, "log");
+  RIDGE_RETURN_IF_ERROR(CheckOutput(out));
+  RIDGE_RETURN_IF_ERROR(CheckOutput(err));
   Sampler sampler(SamplerOptions{});
   const Sample before = sampler.Read();
   Watch watch({.of_child = true, .interval_s = kSampleSeconds});

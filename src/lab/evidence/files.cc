@@ -75,8 +75,9 @@ Result<Descriptor> OpenBeneath(const std::string& folder, const std::string& nam
 Status List(const std::string& folder, const std::string& prefix, int depth, Listing& out) {
   if (depth > kDeepest) return Fail(Code::kOutOfRange, "folders in folders, too deep").Where(folder);
   std::error_code error;
+  const size_t before = out.files.size() + out.others.size() + out.empty.size();
   for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
-    if (out.files.size() + out.others.size() >= kMostEntries)
+    if (out.files.size() + out.others.size() + out.empty.size() >= kMostEntries)
       return Fail(Code::kOutOfRange, "too many files").Where(folder).Expected(fmt::format("{} at most", kMostEntries));
     const std::string name = prefix + it->path().filename().string();
     const fs::file_status status = it->symlink_status(error);
@@ -87,6 +88,8 @@ Status List(const std::string& folder, const std::string& prefix, int depth, Lis
       (fs::is_regular_file(status) ? out.files : out.others).push_back(name);
   }
   if (error) return Fail(Code::kUnavailable, "cannot list the folder").Where(folder).Found(error.message());
+  if (depth > 0 && out.files.size() + out.others.size() + out.empty.size() == before)
+    out.empty.push_back(prefix.substr(0, prefix.size() - 1));
   return {};
 }
 
@@ -145,6 +148,7 @@ Result<Listing> ListBeneath(const std::string& folder) {
   RIDGE_RETURN_IF_ERROR(List(folder, "", 0, out));
   std::ranges::sort(out.files);
   std::ranges::sort(out.others);
+  std::ranges::sort(out.empty);
   return out;
 }
 

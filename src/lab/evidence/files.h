@@ -29,6 +29,7 @@ Status WriteWhole(const std::string& path, std::string_view text);
 struct Listing {
   std::vector<std::string> files;   // relative, sorted
   std::vector<std::string> others;  // links, devices, pipes, sockets
+  std::vector<std::string> empty;   // folders with nothing in them
 };
 // Errors: kUnavailable, kOutOfRange (more than 100000 entries, or folders in folders 16 deep).
 Result<Listing> ListBeneath(const std::string& folder);

@@ -33,6 +33,7 @@ TEST_F(Folder, NothingOutsideIsRead) {
   EXPECT_EQ(ReadBeneath(in, "runs/0000.json").value(), "[]");
   fs::create_symlink("../secret", in + "/link");
   fs::create_directory_symlink("..", in + "/out");
+  fs::create_directories(in + "/more/hollow");
   ASSERT_EQ(mkfifo((in + "/pipe").c_str(), 0600), 0);
   for (const char* name :
        {"link", "out/secret", "../secret", "runs/../../secret", "/etc/passwd", "", ".", "runs/", "pipe", "runs"})
@@ -44,6 +45,7 @@ TEST_F(Folder, NothingOutsideIsRead) {
   EXPECT_FALSE(ExistsBeneath(in, "pipe"));
   const Listing all = ListBeneath(in).value();
   EXPECT_EQ(all.files, (std::vector<std::string>{"runs/0000.json"}));
+  EXPECT_EQ(all.empty, (std::vector<std::string>{"more/hollow"}));
   EXPECT_EQ(all.others, (std::vector<std::string>{"link", "out", "pipe"}));
 }
 

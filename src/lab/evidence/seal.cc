@@ -19,6 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kManifest = "MANIFEST", kLast = "xxh3-64 of the lines above: ";
+constexpr std::string_view kRuns = "runs";  // empty where nothing could be run
 constexpr const char* kDatabase = "samples.sqlite";
 
 // Where two texts first differ, as a line.
@@ -110,6 +111,12 @@ Status SealBundle(const Bundle& bundle) {
     return Fail(Code::kInvalidData, "the folder holds a link or something that is no file")
         .Where(bundle.folder() + "/" + QuoteName(listing.others[0]))
         .Remedy("take it away");
+  for (const std::string& name : listing.empty) {
+    if (name != kRuns)
+      return Fail(Code::kInvalidData, "the folder holds an empty folder, which no manifest can name")
+          .Where(bundle.folder() + "/" + QuoteName(name))
+          .Remedy("take it away");
+  }
   std::string manifest;
   for (const std::string& name : listing.files) {
     if (name == kManifest) continue;
@@ -144,6 +151,9 @@ Result<Checked> CheckBundle(const std::string& folder, const CheckOptions& optio
     }
     for (const std::string& name : listing->others)
       out.problems.push_back(QuoteName(name) + ": is a link or no regular file");
+    for (const std::string& name : listing->empty) {
+      if (name != kRuns) out.problems.push_back(QuoteName(name) + ": is an empty folder that was added");
+    }
   }
   const auto bundle = Bundle::Open(folder);
   if (!bundle) {

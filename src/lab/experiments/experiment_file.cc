@@ -46,6 +46,33 @@ Result<int64_t> Whole(const toml::node& node, std::string_view key, int64_t most
   return i->get();
 }
 
+// Command lines end at a NUL, so what is run would not be what is written.
+Status CheckNoNul(const toml::node& node) {
+  const auto has = [](std::string_view text) { return text.find('\0') != std::string_view::npos; };
+  if (const auto* text = node.as_string(); text != nullptr && has(text->get()))
+    return Bad(node.source(), "a text holds a NUL character");
+  if (const auto* table = node.as_table()) {
+    for (auto&& [key, value] : *table) {
+      if (has(key.str())) return Bad(value.source(), "a key holds a NUL character");
+      RIDGE_RETURN_IF_ERROR(CheckNoNul(value));
+    }
+  }
+  if (const auto* array = node.as_array()) {
+    for (const toml::node& value : *array) RIDGE_RETURN_IF_ERROR(CheckNoNul(value));
+  }
+  return {};
+}
+
+// Of ASCII, and those of U+0080 to U+009F.
+bool HasControls(std::string_view text) {
+  for (size_t i = 0; i < text.size(); i++) {
+    const unsigned char c = static_cast<unsigned char>(text[i]);
+    if (c < 0x20 || c == 0x7f) return true;
+    if (c == 0xc2 && i + 1 < text.size() && static_cast<unsigned char>(text[i + 1]) < 0xa0) return true;
+  }
+  return false;
+}
+
 std::string Undashed(std::string name) { return name.substr(std::min(name.find_first_not_of('-'), name.size())); }
 
 Status ReadHead(const toml::table& table, Experiment& e) {
@@ -60,6 +87,8 @@ Status ReadHead(const toml::table& table, Experiment& e) {
     int64_t* number = key == "blocks" ? &e.blocks : key == "repeats" ? &e.repeats : key == "seed" ? &e.seed : nullptr;
     if (text != nullptr) {
       RIDGE_ASSIGN_OR_RETURN(*text, Text(*node, key));
+      if ((key == "name" || key == "question") && HasControls(*text))
+        return Bad(node->source(), fmt::format("{} holds a control character; it is one line of text", key));
     } else if (number != nullptr) {
       RIDGE_ASSIGN_OR_RETURN(*number, Whole(*node, key, key == "seed" ? int64_t{1} << 50 : kMostBlocks));
     } else {
@@ -128,9 +157,20 @@ Status Check(const Experiment& e) {
   if (e.name.empty() || e.flag.empty())
     return Fail(Code::kInvalidData, "the experiment lacks a name or a variable")
         .Expected("[experiment] name, [variable] flag and values");
-  const std::set<std::string> different(e.values.begin(), e.values.end());
-  if ((e.values.size() < 2 && e.not_run.empty()) || e.values.size() > kMostValues ||
-      different.size() != e.values.size())
+  std::set<std::string> different;
+  for (const std::string& value : e.values) {
+    if (!different.insert(value).second)
+      return Fail(Code::kInvalidData, "values repeat")
+          .Where("[variable] values")
+          .Found(value + " twice")
+          .Expected("two different values at least; the first is run twice by itself (A/A)");
+  }
+  if (e.values.size() > kMostValues)
+    return Fail(Code::kInvalidData, "too many values")
+        .Where("[variable] values")
+        .Found(std::to_string(e.values.size()))
+        .Expected(fmt::format("{} at most", kMostValues));
+  if (e.values.size() < 2 && e.not_run.empty())
     return Fail(Code::kInvalidData, "a variable takes two different values at least")
         .Where("[variable] values")
         .Found(std::to_string(e.values.size()));
@@ -167,6 +207,7 @@ Status Check(const Experiment& e) {
 Result<Experiment> ParseExperiment(std::string_view text) {
   const toml::parse_result parsed = toml::parse(text);
   if (!parsed) return Bad(parsed.error().source(), std::string(parsed.error().description()));
+  RIDGE_RETURN_IF_ERROR(CheckNoNul(parsed.table()));
   Experiment e;
   for (const auto& [name, node] : InOrder(parsed.table())) {
     const toml::table* table = node->as_table();

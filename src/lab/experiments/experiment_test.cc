@@ -55,6 +55,18 @@ TEST(Experiment, WhatIsWrongIsNamedByLine) {
   EXPECT_NE(error(with("[1, 2]", "[1 2]")).find("line 11"), std::string::npos);
   EXPECT_NE(error(with("[1, 2]", "[1, [2]]")).find("line 11"), std::string::npos);
   EXPECT_NE(error(with("[1, 2]", "[1, 1]")).find("two different values"), std::string::npos);
+  EXPECT_NE(error(with("[1, 2]", "[8, 8]")).find("values repeat"), std::string::npos);
+  std::string many = "[0";
+  for (int i = 1; i < 65; i++) many += ", " + std::to_string(i);
+  EXPECT_NE(error(with("[1, 2]", many + "]")).find("found 65, expected 64 at most"), std::string::npos);
+  for (const char* nul : {R"("a\u0000b")", R"(["a\u0000b"])"})
+    EXPECT_NE(error(with("\"tiny.gguf\"", nul)).find("line 7: "), std::string::npos);
+  EXPECT_NE(error(with("[1, 2]", R"(["a", "b\u0000"])")).find("NUL"), std::string::npos);
+  EXPECT_NE(error(with("-ub = 64", R"("u\u0000b" = 64)")).find("a key holds a NUL"), std::string::npos);
+  for (const char* control : {R"(\n)", R"(\u001b)", R"(\u007f)", R"(\u009b)"})
+    EXPECT_NE(error(with("\"threads\"", std::string("\"a") + control + "b\"")).find("control character"),
+              std::string::npos)
+        << control;
   EXPECT_NE(error(with("\"tiny.gguf\"", "\"tiny.gguf")).find("line 7"), std::string::npos);
   EXPECT_NE(error(with("\"tiny.gguf\"", "tiny.gguf")).find("line 7"), std::string::npos);
   EXPECT_NE(error(with("-ub = 64", "t = 2")).find("[base] too"), std::string::npos);

@@ -1,13 +1,10 @@
 #include "lab/roofline/roofline_cache.h"
 
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "base/atomic_file.h"
+#include "base/read_file.h"
 #include "lab/roofline/roofline_json.h"
 
 namespace ridge::lab {
@@ -36,10 +33,8 @@ Result<std::optional<Roofline>> RooflineCache::Load(const std::string& fingerpri
   const std::string path = PathOf(fingerprint);
   std::error_code ignored;
   if (!fs::exists(path, ignored)) return std::optional<Roofline>();
-  std::ifstream file(path, std::ios::binary);
-  if (!file)
-    return Fail(Code::kPermissionDenied, "cannot read the cached roofline").Where(path).Found(std::strerror(errno));
-  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  RIDGE_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(path, {.what = "the cached roofline", .most_bytes = 16 << 20}));
   const auto document = nlohmann::ordered_json::parse(text, nullptr, false);
   const auto damaged = [&](std::string found) {
     return Fail(Code::kInvalidData, "the cached roofline is damaged").Where(path).Found(std::move(found));

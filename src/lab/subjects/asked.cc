@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 
 #include "base/atomic_file.h"
+#include "base/read_file.h"
 #include "lab/experiments/answer_flags.h"
 #include "lab/load/load.h"
 #include "lab/monitor/recorded.h"
@@ -195,11 +195,7 @@ double RawSeconds() {
   return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
 }
 
-Result<std::string> ReadText(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Fail(Code::kNotFound, "cannot open the file").Where(path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
+Result<std::string> ReadText(const std::string& path) { return ReadFile(path, {.most_bytes = uint64_t{512} << 20}); }
 
 std::string_view WithoutEnd(std::string_view text) {
   while (text.ends_with('\n') || text.ends_with('\r')) text.remove_suffix(1);
