@@ -5,14 +5,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cmath>
-#include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <optional>
 
+#include "base/read_file.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "lab/monitor/recorded.h"
@@ -96,27 +98,28 @@ std::string Summary(const lab::Recorded& log) {
 }
 
 Result<std::string> ReadLog(const std::string& path) {
-  std::ifstream file;
-  if (path != "-") {
-    file.open(path, std::ios::binary);
-    if (!file) return Fail(Code::kNotFound, "cannot open the log").Where(path).Remedy("check the path");
-  }
-  std::string text;
-  if (path == "-") {
-    char buffer[65536];
-    for (size_t n; (n = std::fread(buffer, 1, sizeof(buffer), stdin)) > 0;) text.append(buffer, n);
-  } else {
-    text.assign(std::istreambuf_iterator<char>(file), {});
-    if (file.bad()) return Fail(Code::kInvalidData, "cannot read the log").Where(path);
-  }
-  return text;
+  const ReadOptions options{.what = "the log", .most_bytes = uint64_t{1} << 30, .pipes = true};
+  return path == "-" ? ReadDescriptor(STDIN_FILENO, "stdin", options) : ReadFile(path, options);
+}
+
+Fail CannotWrite(const std::string& path) {
+  return Fail(Code::kUnavailable, "cannot write the file")
+      .Where(path)
+      .Found(errno != 0 ? std::strerror(errno) : "an error while writing");
+}
+
+// Of --csv, which begins anew.
+Status CheckCsv(const std::string& path) {
+  if (path.empty() || path == "-") return {};
+  return CheckReplaces(path, "CSV of ridge monitor", {"unix_s,before_s,after_s", "line,time"});
 }
 
 Status WriteCsv(const std::string& path, const std::string& text, Output& out) {
   if (path == "-") return out.Write(text);
+  errno = 0;
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text << std::flush;
-  if (!file) return Fail(Code::kUnavailable, "cannot write the file").Where(path);
+  if (!file) return CannotWrite(path);
   return {};
 }
 
@@ -211,12 +214,18 @@ Status Live(const Options& o, Output& out) {
         .Where("--pid")
         .Found(std::to_string(o.pid))
         .Expected("the number of a process");
+  if (std::error_code error; o.pid > 0 && !std::filesystem::exists(fmt::format("/proc/{}", o.pid), error))
+    return Fail(Code::kNotFound, "there is no such process")
+        .Where("--pid")
+        .Found(std::to_string(o.pid))
+        .Remedy("ps -e lists those that there are");
   if (out.json && o.count == 0) return Fail(Code::kUsage, "--json gives one document at the end: give --count too");
   const bool view = !out.json && o.csv.empty() && isatty(STDOUT_FILENO) != 0;
   std::optional<std::ofstream> file;
   if (!o.csv.empty() && o.csv != "-") {
+    errno = 0;
     file.emplace(o.csv, std::ios::binary | std::ios::trunc);
-    if (!*file) return Fail(Code::kUnavailable, "cannot write the file").Where(o.csv);
+    if (!*file) return CannotWrite(o.csv);
   }
   Interrupt interrupt(out.json);
   interrupt.Count();
@@ -229,10 +238,15 @@ Status Live(const Options& o, Output& out) {
   const double cpu = OwnCpuSeconds();
   double first_s = 0, last_s = 0;
   int64_t n = 0, late = 0;
+  bool ended = false;  // the process of --pid
   timespec due{};
   clock_gettime(CLOCK_MONOTONIC, &due);
   while (interrupt.count() == 0) {
     const lab::Sample s = sampler.Read();
+    if (const lab::Field* f = s.row.Find("process_rss_mb"); !ended && !view && f != nullptr && !f->value) {
+      ended = true;
+      Note(fmt::format("no process_* from sample {} on: {}", n + 1, f->reason));
+    }
     if (n++ == 0) first_s = s.before_s;
     last_s = s.after_s;
     if (out.json)
@@ -245,8 +259,11 @@ Status Live(const Options& o, Output& out) {
       RIDGE_RETURN_IF_ERROR(out.Write(LiveView(s, sampler.missing(), n)));
     else if (!file)
       RIDGE_RETURN_IF_ERROR(out.Write(csv.Line(s)));
-    if (file && !(*file << csv.Line(s) << std::flush))
-      return Fail(Code::kUnavailable, "cannot write the file").Where(o.csv);
+    if (file) {
+      const std::string line = csv.Line(s);
+      errno = 0;
+      if (!(*file << line << std::flush)) return CannotWrite(o.csv);
+    }
     if (!out.json) RIDGE_RETURN_IF_ERROR(out.Flush());
     if (o.count > 0 && n >= o.count) break;
     due.tv_nsec += o.interval_ms % 1000 * 1000000;
@@ -272,6 +289,7 @@ Status Live(const Options& o, Output& out) {
 }
 
 Status Monitor(const Options& o, Output& out) {
+  RIDGE_RETURN_IF_ERROR(CheckCsv(o.csv));
   if (!o.from.empty()) return FromLog(o, out);
   if (!o.format.empty()) return Fail(Code::kUsage, "--format says what --from reads: give --from FILE too");
   return Live(o, out);

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -74,7 +75,39 @@ class Live(unittest.TestCase):
     def test_bad_settings_are_refused(self):
         for args in (["--interval", "0"], ["--count", "-1"], ["--pid", "-3"], ["--json"], ["--format", "dmon"]):
             self.assertIn(args[0], run(*args, status=2).stderr.decode())
-        run("--count", "1", "--csv", "/nowhere/x.csv", status=1)
+        self.assertIn("No such file or directory", run("--count", "1", "--csv", "/nowhere/x.csv", status=1).stderr.decode())
+        self.assertIn("No such file or directory", run("--from", log("dmon.txt"), "--csv", "/nowhere/x.csv", status=1).stderr.decode())
+
+    def test_a_process_that_is_not_there(self):
+        child = subprocess.Popen(["sleep", "60"])
+        child.kill()
+        child.wait()
+        self.assertIn("no such process", run("--count", "1", "--pid", str(child.pid), status=1).stderr.decode())
+
+    def test_a_process_that_ends_is_told(self):
+        child = subprocess.Popen(["sleep", "60"])
+        monitor = subprocess.Popen([RIDGE, "monitor", "--interval", "20", "--pid", str(child.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(3):
+            monitor.stdout.readline()
+        child.kill()
+        child.wait()
+        for _ in range(3):
+            monitor.stdout.readline()
+        monitor.send_signal(signal.SIGINT)
+        self.assertIn(b"the process is not there", monitor.communicate(timeout=20)[1])
+
+    def test_another_file_is_not_replaced(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "log.txt")
+            shutil.copy(log("dmon.txt"), path)
+            for args in (["--from", path], ["--count", "1"]):
+                self.assertIn("would replace", run(*args, "--csv", path, status=1).stderr.decode())
+            with open(path, "rb") as file, open(log("dmon.txt"), "rb") as original:
+                self.assertEqual(file.read(), original.read())
+            mine = os.path.join(folder, "mine.csv")
+            for _ in range(2):
+                run("--count", "1", "--csv", mine)
+                run("--from", path, "--csv", mine)
 
 
 class Recorded(unittest.TestCase):
@@ -111,6 +144,13 @@ class Recorded(unittest.TestCase):
         self.assertIn("no sample", run("--from", log("vllm.txt"), "--format", "dmon", status=1).stderr.decode())
         self.assertIn("cannot open", run("--from", "/nowhere", status=1).stderr.decode())
         self.assertIn("unknown kind", run("--from", log("vllm.txt"), "--format", "syslog", status=2).stderr.decode())
+        with tempfile.TemporaryDirectory() as folder:
+            self.assertIn("a directory", run("--from", folder, status=1).stderr.decode())
+            pipe = os.path.join(folder, "pipe")
+            os.mkfifo(pipe)
+            child = subprocess.Popen(["cp", log("dmon.txt"), pipe])
+            self.assertEqual(json.loads(run("--from", pipe, "--json").stdout)["kind"], "dmon")
+            child.wait()
         hostile = run("--from", "-", text=b"RAM 1/2MB \x1b[31m\xff CPU [1%@2]\n").stdout.decode()
         self.assertNotIn("\x1b", hostile)
 
