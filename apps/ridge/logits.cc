@@ -66,6 +66,8 @@ Status Logits(const Options& o, Output& out) {
         .Found(shard)
         .Remedy("choose another path");
   }
+  if (!o.out.empty() && IsSameFile(o.input.file(), o.out))
+    return Fail(Code::kInvalidArgument, "output is the text itself").Where(o.out).Remedy("choose another path");
   std::optional<AtomicFile> dump;
   if (!o.out.empty()) {
     RIDGE_ASSIGN_OR_RETURN(dump, AtomicFile::Create(o.out));

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
 #include <memory>
 
+#include "base/read_file.h"
 #include "base/topology.h"
 #include "ceilings.h"
 #include "commands.h"
@@ -47,12 +47,12 @@ Result<Device> FindDevice(const Options& o) {
     is_limit = memory.limit_bytes && *memory.limit_bytes <= memory.machine_bytes;
     d.memory_reason = memory.reason;
   } else {
-    std::ifstream file(o.device, std::ios::binary);
-    if (!file)
-      return Fail(Code::kNotFound, "cannot open the device's roofline")
-          .Where(o.device)
-          .Remedy("record it there with ridge roofline --json > FILE");
-    const Json document = Json::parse(file, nullptr, false);
+    RIDGE_ASSIGN_OR_RETURN(const std::string text,
+                           ReadFile(o.device, {.what = "the device's roofline",
+                                               .most_bytes = 16 << 20,
+                                               .pipes = true,
+                                               .remedy = "record it there with ridge roofline --json > FILE"}));
+    const Json document = Json::parse(text, nullptr, false);
     if (document.is_discarded())
       return Fail(Code::kInvalidData, "not JSON").Where(o.device).Expected("what ridge roofline --json prints");
     auto roofline = lab::FromJson(document);

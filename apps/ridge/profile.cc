@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/read_file.h"
 #include "ceilings.h"
 #include "lab/machine.h"
 
@@ -32,9 +33,11 @@ Result<ModelIdentity> IdentityOf(const std::string& path) {
 }
 
 Result<Profile> Profile::Read(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return Fail(Code::kNotFound, "cannot open the profile").Where(path).Remedy("write one with ridge tune -o");
-  const Json j = Json::parse(file, nullptr, false);
+  RIDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(path, {.what = "the profile",
+                                                                 .most_bytes = 16 << 20,
+                                                                 .pipes = true,
+                                                                 .remedy = "write one with ridge tune -o"}));
+  const Json j = Json::parse(text, nullptr, false);
   const auto wrong = [&](const char* what) {
     return Fail(Code::kInvalidData, "not a profile").Where(path).Found(what).Expected("what ridge tune -o wrote");
   };

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/atomic_file.h"
+#include "base/read_file.h"
 #include "base/topology.h"
 #include "ceilings.h"
 #include "commands.h"
@@ -188,6 +189,7 @@ Status RooflineCommand(const Options& o, Output& out) {
   if (model) prediction = Predict(model->graph(), *roofline, o);
   const std::vector<lab::PlotPoint> points = Points(*roofline, prediction, o);
   if (!o.svg.empty()) {
+    RIDGE_RETURN_IF_ERROR(CheckReplaces(o.svg, "SVG", {"<svg"}));
     RIDGE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(o.svg));
     RIDGE_RETURN_IF_ERROR(file.Write(lab::SvgPlot(*roofline, points)));
     RIDGE_RETURN_IF_ERROR(file.Commit());

@@ -1,11 +1,7 @@
 // ridge template: a conversation rendered with a chat template, as the model will see it.
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
 #include <memory>
-#include <sstream>
 
+#include "base/read_file.h"
 #include "commands.h"
 #include "gguf/gguf.h"
 #include "hub/hub.h"
@@ -21,27 +17,6 @@ struct TemplateOptions {
   bool has_model = false, has_file = false, has_tools = false, has_kwargs = false, has_bos = false, has_eos = false,
        has_now = false;
 };
-
-Result<std::string> ReadFile(const std::string& path, const char* what) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) {
-    return Fail(Code::kInvalidArgument, std::string("cannot read the ") + what)
-        .Where(path)
-        .Found("a directory")
-        .Expected("a file");
-  }
-  errno = 0;
-  std::ifstream in(path, std::ios::binary);
-  std::ostringstream all;
-  if (in) all << in.rdbuf();
-  // An empty file sets failbit on the output stream: only a file that cannot be read is an error.
-  if (!in.is_open() || in.bad() || (all.fail() && in.peek() != std::ifstream::traits_type::eof())) {
-    return Fail(Code::kNotFound, std::string("cannot read the ") + what)
-        .Where(path)
-        .Found(errno != 0 ? std::strerror(errno) : "an error while reading");
-  }
-  return std::move(all).str();
-}
 
 // Wrong JSON is an error that names the place; so is a value of another type than the template needs.
 Result<Json> ParseJson(const std::string& text, const std::string& where, Json::value_t type) {
@@ -82,7 +57,7 @@ Result<Source> ReadSource(const TemplateOptions& options) {
   Source source;
   if (options.has_file) {
     source.name = options.file;
-    RIDGE_ASSIGN_OR_RETURN(source.text, ReadFile(options.file, "template"));
+    RIDGE_ASSIGN_OR_RETURN(source.text, ReadFile(options.file, {.what = "the template", .pipes = true}));
     return source;
   }
   RIDGE_ASSIGN_OR_RETURN(source.name, hub::ResolveModel(options.model));
@@ -112,13 +87,14 @@ Status Template(const TemplateOptions& options, Output& out) {
   }
   RIDGE_ASSIGN_OR_RETURN(const Source source, ReadSource(options));
   RIDGE_ASSIGN_OR_RETURN(const text::ChatTemplate chat, Named(text::ChatTemplate::Parse(source.text), source.name));
-  RIDGE_ASSIGN_OR_RETURN(const std::string messages_text, ReadFile(options.messages, "messages"));
+  RIDGE_ASSIGN_OR_RETURN(const std::string messages_text,
+                         ReadFile(options.messages, {.what = "the messages", .pipes = true}));
   RIDGE_ASSIGN_OR_RETURN(const Json messages, ParseJson(messages_text, options.messages, Json::value_t::array));
   Json tools, kwargs;
   text::TemplateInput input;
   input.messages = &messages;
   if (options.has_tools) {
-    RIDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.tools, "tools"));
+    RIDGE_ASSIGN_OR_RETURN(const std::string text, ReadFile(options.tools, {.what = "the tools", .pipes = true}));
     RIDGE_ASSIGN_OR_RETURN(tools, ParseJson(text, options.tools, Json::value_t::array));
     input.tools = &tools;
   }

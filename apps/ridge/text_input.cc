@@ -2,17 +2,18 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <sstream>
 #include <utility>
 
+#include "base/read_file.h"
 #include "text/utf8.h"
 
 namespace ridge::app {
+namespace {
+
+constexpr uint64_t kMostTextBytes = uint64_t{64} << 20;
+
+}  // namespace
 
 void TextInput::AddTo(CLI::App* app) {
   app->add_option_function<std::string>(
@@ -28,19 +29,7 @@ Result<std::string> TextInput::Read() const {
   std::string text = prompt_;
   const std::string where = has_file_ ? file_ : "-p";
   if (has_file_) {
-    if (std::filesystem::is_directory(file_)) {
-      return Fail(Code::kInvalidArgument, "cannot read the text").Where(where).Found("a directory").Expected("a file");
-    }
-    errno = 0;
-    std::ifstream in(file_, std::ios::binary);
-    std::ostringstream all;
-    if (in) all << in.rdbuf();
-    if (!in || in.bad() || (all.fail() && in.peek() != EOF)) {
-      return Fail(Code::kNotFound, "cannot read the text")
-          .Where(where)
-          .Found(errno != 0 ? std::strerror(errno) : "an error while reading");
-    }
-    text = std::move(all).str();
+    RIDGE_ASSIGN_OR_RETURN(text, ReadFile(file_, {.what = "the text", .most_bytes = kMostTextBytes, .pipes = true}));
   }
   if (text.empty()) return Fail(Code::kInvalidArgument, "the text is empty").Where(has_file_ ? file_ : "-p TEXT");
   RIDGE_RETURN_IF_ERROR(CheckUtf8(text, where));

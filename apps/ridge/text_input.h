@@ -17,8 +17,10 @@ namespace ridge::app {
 class TextInput {
  public:
   void AddTo(CLI::App* app);
+  const std::string& file() const { return file_; }  // of -f; empty: none
   bool given() const { return has_prompt_ || has_file_; }
-  // The text: exactly one of -p and -f, not empty, UTF-8. Errors: kUsage, kNotFound, kInvalidArgument with the byte offset.
+  // The text: exactly one of -p and -f (a file or a pipe of 64 MiB at most), not empty, UTF-8. Errors: kUsage, those of ReadFile, kInvalidArgument
+  // with the byte offset.
   Result<std::string> Read() const;
 
  private:

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "base/atomic_file.h"
+#include "base/read_file.h"
 #include "base/topology.h"
 #include "ceilings.h"
 #include "commands.h"
@@ -248,6 +249,7 @@ Status Tune(const Options& o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(profile.model, IdentityOf(options.path));
   std::optional<AtomicFile> file;  // before the search: a file that cannot be written must not cost its time
   if (!o.out.empty()) {
+    RIDGE_RETURN_IF_ERROR(CheckReplaces(o.out, "profile of ridge tune", {"{\n \"kind\": \"ridge profile\","}));
     RIDGE_ASSIGN_OR_RETURN(file, AtomicFile::Create(o.out));
   }
   Tuning tuning(o, options);

@@ -157,6 +157,15 @@ class Quality(unittest.TestCase):
         self.assertIn("--save-reference", self.error(*base, "-f", TEXT, "--top", "5", status=2))
         self.assertIn("--top", self.error(*base, "-f", TEXT, "-c", "64", "--top", "100000", "--save-reference", self.path("no.ref"), status=2))
         self.assertFalse(os.path.exists(self.path("no.ref")))
+        with open(TEXT, "rb") as file:
+            text = file.read()
+        with open(self.path("text.txt"), "wb") as file:
+            file.write(text)
+        self.assertIn("would replace", self.error(*base, "-f", self.path("text.txt"), "-c", "64", "--save-reference", self.path("text.txt")))
+        with open(self.path("text.txt"), "rb") as file:
+            self.assertEqual(file.read(), text)
+        self.assertIn("64 MiB at most", self.error(*base, "-f", "/dev/zero"))
+        self.assertIn("a directory", self.error(*base, "-f", self.folder.name))
 
     def test_a_reference_of_other_things_is_refused(self):
         with open(TEXT, encoding="utf-8") as file:

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/math.h"
+#include "base/read_file.h"
 #include "sampling/candidates.h"
 #include "sampling/log_probability.h"
 
@@ -229,6 +230,7 @@ ReferenceWriter::ReferenceWriter(AtomicFile file)
 }
 
 Result<ReferenceWriter> ReferenceWriter::Create(const std::string& path, const ReferenceAbout& about) {
+  RIDGE_RETURN_IF_ERROR(CheckReplaces(path, "reference of log-probabilities", {kMagic}));
   RIDGE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path));
   ReferenceWriter writer(std::move(file));
   writer.expected_rows_ = about.rows;
