@@ -60,7 +60,7 @@ TEST(Experiment, WhatIsWrongIsNamedByLine) {
   for (int i = 1; i < 65; i++) many += ", " + std::to_string(i);
   EXPECT_NE(error(with("[1, 2]", many + "]")).find("found 65, expected 64 at most"), std::string::npos);
   for (const char* nul : {R"("a\u0000b")", R"(["a\u0000b"])"})
-    EXPECT_NE(error(with("\"tiny.gguf\"", nul)).find("line 7: "), std::string::npos);
+    EXPECT_NE(error(with("\"tiny.gguf\"", nul)).find("line 7"), std::string::npos);
   EXPECT_NE(error(with("[1, 2]", R"(["a", "b\u0000"])")).find("NUL"), std::string::npos);
   EXPECT_NE(error(with("-ub = 64", R"("u\u0000b" = 64)")).find("a key holds a NUL"), std::string::npos);
   for (const char* control : {R"(\n)", R"(\u001b)", R"(\u007f)", R"(\u009b)"})
