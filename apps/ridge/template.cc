@@ -1,6 +1,7 @@
 // ridge template: a conversation rendered with a chat template, as the model will see it.
 #include <memory>
 
+#include "base/json_text.h"
 #include "base/read_file.h"
 #include "commands.h"
 #include "gguf/gguf.h"
@@ -20,6 +21,11 @@ struct TemplateOptions {
 
 // Wrong JSON is an error that names the place; so is a value of another type than the template needs.
 Result<Json> ParseJson(const std::string& text, const std::string& where, Json::value_t type) {
+  if (const auto nul = NulIn(text)) {
+    return Fail(Code::kInvalidData, "not valid JSON")
+        .Where(where + ", byte " + std::to_string(*nul + 1))
+        .Found("a NUL byte");
+  }
   try {
     Json value = Json::parse(text);
     if (value.type() == type) return value;

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "server/json_reader.h"
+
 namespace ridge::server {
 namespace {
 
@@ -28,8 +30,12 @@ Kind KindOf(Code code) {
   return {500, "server_error"};
 }
 
-// Fields are words with brackets and dots; other places (a line of a template, a message that is to blame) are prose.
-bool IsField(const std::string& where) { return !where.empty() && where.find_first_of(" ,:/") == std::string::npos; }
+// Fields are words with brackets and dots, or end in a name that had to be quoted; other places (a line of a template, a message that is to blame)
+// are prose.
+bool IsField(const std::string& where) {
+  if (where.empty()) return false;
+  return where.find_first_of(" ,:/") == std::string::npos || where.ends_with('"') || where.ends_with("\"…");
+}
 
 }  // namespace
 
@@ -38,7 +44,7 @@ ApiError ToApi(const Error& error, std::string_view prompt_field) {
   ApiError out{.status = kind.status, .message = error.Message(), .type = kind.type};
   if (IsField(error.where)) {
     out.param = error.where;
-  } else if (kind.status == 400) {
+  } else if (kind.status == 400 && error.where != kWholeBody) {
     out.param = prompt_field;
   }
   if (error.code == Code::kOutOfRange && (out.param == prompt_field || out.param == "prompt")) {

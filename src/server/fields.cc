@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <utility>
 
@@ -24,6 +25,13 @@ std::optional<int64_t> WholeNumber(const Json& value) {
   return std::nullopt;
 }
 
+// A name that can stand in a path as it is; others are quoted, and cut off where they are long.
+bool IsPlain(std::string_view name) {
+  return !name.empty() && name.size() <= kShownBytes && std::ranges::all_of(name, [](unsigned char c) {
+    return c >= 0x80 || std::isalnum(c) || c == '_' || c == '-' || c == '.';
+  });
+}
+
 }  // namespace
 
 std::string Shown(const Json& value) {
@@ -43,8 +51,8 @@ std::string Shown(const Json& value) {
 Fields::Fields(const Json& object, std::string path) : object_(&object), path_(std::move(path)) {
   if (object.is_object()) return;
   Error error{.code = Code::kInvalidArgument,
-              .what = path_.empty() ? "the body is not a JSON object" : "wrong type",
-              .where = path_,
+              .what = path_.empty() ? "not a JSON object" : "wrong type",
+              .where = path_.empty() ? std::string(kWholeBody) : path_,
               .found = Shown(object),
               .expected = "an object"};
   Refuse(std::move(error));
@@ -131,9 +139,7 @@ Status Fields::Done() {
   if (!error_ && object_->is_object()) {
     for (const auto& [key, value] : object_->items()) {
       if (value.is_null() || std::ranges::find(taken_, key) != taken_.end()) continue;
-      const std::string shown = Shown(Json(key));
-      return Fail(Code::kInvalidArgument, fmt::format("unknown field {}", shown))
-          .Where(key.size() <= kShownBytes ? Path(key) : shown);
+      return Fail(Code::kInvalidArgument, "unknown field").Where(Path(IsPlain(key) ? key : Shown(Json(key))));
     }
   }
   if (error_) return std::unexpected(*error_);

@@ -59,6 +59,21 @@ TEST(Fields, RefusesWhatNobodyTook) {
   EXPECT_TRUE(Fields(body).Done().has_value());
 }
 
+// Once, and in full only where it is short; a name that is no word is quoted.
+TEST(Fields, UnknownNamesInErrors) {
+  const auto error = [](const std::string& name) {
+    const Json body = {{name, 1}};
+    return ToApi(Fields(body).Done().error(), "prompt");
+  };
+  EXPECT_EQ(error("bogus").message, "unknown field: bogus");
+  EXPECT_EQ(error("bogus").param, "bogus");
+  EXPECT_EQ(error("a b").param, "\"a b\"");
+  EXPECT_EQ(error("").param, "\"\"");
+  const ApiError longer = error(std::string(1 << 20, 'k'));
+  EXPECT_LT(longer.message.size(), 120u);
+  EXPECT_EQ(longer.param.substr(0, 10), "\"kkkkkkkkk");
+}
+
 TEST(Fields, WhatIsNotThereYetIsRefusedByNameUnlessItAsksForNothing) {
   ExpectRefused(R"([{"type": "function"}])", [](Fields& f) { f.NotYet("x", {"[]"}); });
   for (const char* value : {"[]", "null"}) {
@@ -74,7 +89,9 @@ TEST(Fields, OnlyObjectsHaveFields) {
     const Json body = Json::parse(text);
     Fields fields(body);
     EXPECT_EQ(fields.Any("a"), nullptr);
-    EXPECT_FALSE(fields.Done().has_value());
+    const Status done = fields.Done();
+    ASSERT_FALSE(done.has_value());
+    EXPECT_EQ(ToApi(done.error(), "prompt").param, "");  // no field is to blame
   }
 }
 

@@ -7,6 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_text.h"
+#include "server/fields.h"
+
 namespace ridge::server {
 namespace {
 
@@ -37,7 +40,8 @@ class Builder final : public nlohmann::json_sax<Json> {
     return end_array();
   }
   bool key(string_t& name) override {
-    if (!keys_.back().insert(name).second) return Refuse(fmt::format("the key '{}' stands twice in one object", name));
+    if (!keys_.back().insert(name).second)
+      return Refuse(fmt::format("the key {} stands twice in one object", Shown(Json(name))));
     key_ = std::move(name);
     return true;
   }
@@ -98,10 +102,14 @@ class Builder final : public nlohmann::json_sax<Json> {
 }  // namespace
 
 Result<Json> ParseJson(std::string_view text, const JsonLimits& limits) {
-  if (text.empty()) return Fail(Code::kInvalidArgument, "the body is empty").Expected("a JSON object");
+  const auto refuse = [](std::string found) {
+    return Fail(Code::kInvalidArgument, "not valid JSON").Where(std::string(kWholeBody)).Found(std::move(found));
+  };
+  if (text.empty()) return refuse("nothing").Expected("a JSON object");
+  if (const auto nul = NulIn(text)) return refuse(fmt::format("byte {}: a NUL byte", *nul + 1));
   Builder builder(limits);
   if (Json::sax_parse(text, &builder)) return std::move(builder.root);
-  return Fail(Code::kInvalidArgument, "the body is not valid JSON").Found(std::move(builder.wrong));
+  return refuse(std::move(builder.wrong));
 }
 
 }  // namespace ridge::server

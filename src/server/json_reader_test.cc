@@ -51,6 +51,28 @@ TEST(JsonReader, RefusesWhatIsNot) {
   }
 }
 
+// nlohmann/json takes NUL for the end.
+TEST(JsonReader, NothingStandsBehindANulByte) {
+  for (const auto& [text, byte] : {std::pair{std::string("{}\0", 3), "byte 3"},
+                                   {std::string("{\"a\": 1}\0{\"a\": 2}", 17), "byte 9"},
+                                   {std::string("\0{}", 3), "byte 1"},
+                                   {std::string("[1,\0 2]", 7), "byte 4"},
+                                   {std::string("1\0", 2), "byte 2"}}) {
+    const Result<Json> document = ParseJson(text);
+    ASSERT_FALSE(document.has_value());
+    EXPECT_EQ(document.error().found, std::string(byte) + ": a NUL byte");
+    EXPECT_EQ(document.error().where, kWholeBody);
+  }
+  EXPECT_TRUE(ParseJson("\"\\u0000\"").has_value());
+}
+
+TEST(JsonReader, ALongKeyIsNotEchoed) {
+  const std::string key = "\"" + std::string(1 << 20, 'k') + "\": 1";
+  const Result<Json> document = ParseJson("{" + key + "," + key + "}");
+  ASSERT_FALSE(document.has_value());
+  EXPECT_LT(document.error().Message().size(), 200u);
+}
+
 TEST(JsonReader, DepthAndCountAreBounded) {
   const JsonLimits limits{.depth = 3, .values = 5};
   EXPECT_TRUE(ParseJson("[[[1]]]", limits).has_value());

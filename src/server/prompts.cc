@@ -13,55 +13,63 @@ int64_t Vocab(const Context& context) {
                                     : static_cast<int64_t>(context.tokenizer().vocab_size());
 }
 
+Fail Wrong(std::string where, std::string found, std::string expected) {
+  return Fail(Code::kInvalidArgument, "wrong value")
+      .Where(std::move(where))
+      .Found(std::move(found))
+      .Expected(std::move(expected));
+}
+
 bool IsIds(const Json& value) { return value.is_array() && !value.empty() && value.front().is_number(); }
 
 }  // namespace
 
-bool ReadIds(const Json& list, int64_t vocab, std::vector<TokenId>& ids) {
-  if (!list.is_array()) return false;
+Status ReadIds(const Json& list, const std::string& path, int64_t vocab, std::vector<TokenId>& ids) {
+  if (!list.is_array()) return Wrong(path, Shown(list), fmt::format("a list of token ids, 0 to {}", vocab - 1));
   ids.reserve(list.size());
-  for (const Json& item : list) {
-    if (!item.is_number_unsigned()) return false;  // what is written without a sign and a point
-    const uint64_t id = item.get<uint64_t>();
-    if (id >= static_cast<uint64_t>(vocab)) return false;
-    ids.push_back(static_cast<TokenId>(id));
+  for (size_t i = 0; i < list.size(); i++) {
+    const Json& item = list[i];
+    // Unsigned: what is written without a sign and a point.
+    if (!item.is_number_unsigned() || item.get<uint64_t>() >= static_cast<uint64_t>(vocab))
+      return Wrong(fmt::format("{}[{}]", path, i), Shown(item), fmt::format("a token id, 0 to {}", vocab - 1));
+    ids.push_back(static_cast<TokenId>(item.get<uint64_t>()));
   }
-  return true;
-}
-
-std::string IdsExpected(const Context& context) {
-  return fmt::format("a list of token ids, 0 to {}", Vocab(context) - 1);
+  return {};
 }
 
 void ReadPrompts(Fields& fields, std::string_view name, const Context& context, size_t most,
                  std::vector<Prompt>& prompts) {
   const Json* value = fields.Any(name);
-  const std::string expected = "a string, a list of strings, " + IdsExpected(context) + ", or a list of such lists";
+  const std::string expected = fmt::format(
+      "a string, a list of strings, a list of token ids, 0 to {}, or a list of such lists", Vocab(context) - 1);
   if (value == nullptr) return fields.Refuse(name, "nothing", expected);
-  const auto add = [&](const Json& item) {
+  const auto add = [&](const Json& item, const std::string& path) -> Status {
     Prompt& prompt = prompts.emplace_back();
     if (item.is_string()) {
       prompt.text = item.get<std::string>();
-      return !prompt.text.empty();
+      if (prompt.text.empty()) return Wrong(path, "an empty string", expected);
+      return {};
     }
-    return ReadIds(item, Vocab(context), prompt.ids) && !prompt.ids.empty();
+    RIDGE_RETURN_IF_ERROR(ReadIds(item, path, Vocab(context), prompt.ids));
+    if (prompt.ids.empty()) return Wrong(path, Shown(item), expected);
+    return {};
   };
   if (value->is_string() || IsIds(*value)) {
-    if (!add(*value))
-      fields.Refuse(name, IsIds(*value) ? "a list with something else in it" : "an empty string", expected);
+    if (const Status added = add(*value, fields.Path(name)); !added) fields.Refuse(added.error());
     return;
   }
   if (!value->is_array() || value->empty()) return fields.Refuse(name, Shown(*value), expected);
   if (value->size() > most) return fields.Refuse(name, Shown(*value), fmt::format("at most {} of them", most));
   for (size_t i = 0; i < value->size(); i++) {
     const Json& item = (*value)[i];
-    if (!(item.is_string() || item.is_array()) || item.is_string() != value->front().is_string() || !add(item)) {
-      return fields.Refuse(Error{.code = Code::kInvalidArgument,
-                                 .what = "wrong value",
-                                 .where = fmt::format("{}[{}]", fields.Path(name), i),
-                                 .found = Shown(item),
-                                 .expected = expected});
+    const std::string path = fmt::format("{}[{}]", fields.Path(name), i);
+    Status added;
+    if (!(item.is_string() || item.is_array()) || item.is_string() != value->front().is_string()) {
+      added = Wrong(path, Shown(item), expected);
+    } else {
+      added = add(item, path);
     }
+    if (!added) return fields.Refuse(added.error());
   }
 }
 

@@ -24,8 +24,7 @@ struct Prompt {
 void ReadPrompts(Fields& fields, std::string_view name, const Context& context, size_t most,
                  std::vector<Prompt>& prompts);
 
-// False: not a list of whole numbers from 0 to vocab - 1.
-bool ReadIds(const Json& list, int64_t vocab, std::vector<TokenId>& ids);
-std::string IdsExpected(const Context& context);  // "a list of token ids, 0 to 49151"
+// A list of whole numbers from 0 to vocab - 1. Errors: kInvalidArgument, which names `path`, or the item: "prompt[1][7]".
+Status ReadIds(const Json& list, const std::string& path, int64_t vocab, std::vector<TokenId>& ids);
 
 }  // namespace ridge::server

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "base/json_text.h"
 #include "ridge/ridge.h"
 #include "service/embedder.h"
 #include "service/service.h"
@@ -256,7 +257,7 @@ Result<std::vector<std::unique_ptr<Stream::Impl>>> Model::Impl::Start(const Requ
   if (!request.messages.empty()) asked.messages = &messages;
   if (!request.template_kwargs.empty()) {
     if (request.messages.empty()) return Wrong("template_kwargs", "no messages", "messages beside it");
-    kwargs = Json::parse(request.template_kwargs, nullptr, /*allow_exceptions=*/false);
+    kwargs = ParseJsonText<Json>(request.template_kwargs);
     if (!kwargs.is_object()) return Wrong("template_kwargs", "something else", "a JSON object");
     asked.template_kwargs = &kwargs;
   }

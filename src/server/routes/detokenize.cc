@@ -17,8 +17,8 @@ Result<Json> Run(const Context& context, const Request& request) {
   ReadModel(fields, context);
   std::vector<TokenId> ids;
   if (const Json* tokens = fields.Any("tokens")) {
-    if (!ReadIds(*tokens, static_cast<int64_t>(context.tokenizer().vocab_size()), ids))
-      fields.Refuse("tokens", Shown(*tokens), IdsExpected(context));
+    const Status read = ReadIds(*tokens, "tokens", static_cast<int64_t>(context.tokenizer().vocab_size()), ids);
+    if (!read) fields.Refuse(read.error());
   } else {
     fields.Refuse("tokens", "nothing", "a list of token ids");
   }
