@@ -14,6 +14,7 @@
 #include "service/cache_key.h"
 #include "service/draft_model.h"
 #include "service/guard.h"
+#include "text/template_variables.h"
 
 namespace ridge::service {
 namespace {
@@ -285,6 +286,25 @@ Result<const text::ChatTemplate*> Service::Chat() const {
   return &**chat_;
 }
 
+namespace {
+
+constexpr const char* kKwargs = "template_kwargs";
+
+// The variables that a request adds are not those that it is checked by.
+Status CheckKwargs(const nlohmann::ordered_json& kwargs) {
+  for (const auto& [name, value] : kwargs.items()) {
+    if (text::IsOwnVariable(name)) {
+      return Fail(Code::kInvalidArgument, "a variable that is set from the request's other fields and the model")
+          .Where(kKwargs)
+          .Found("\"" + name + "\"")
+          .Expected("other names");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Service::Prompt> Service::Tokenize(const TextRequest& request) const {
   Prompt prompt;
   std::string text = request.prompt;
@@ -295,11 +315,19 @@ Result<Service::Prompt> Service::Tokenize(const TextRequest& request) const {
     RIDGE_ASSIGN_OR_RETURN(const text::ChatTemplate* chat_template, Chat());
     RIDGE_ASSIGN_OR_RETURN(const Guard guard, Guard::Create(*request.messages, chat_template->source(), *tokenizer_));
     const std::optional<std::string> bos = PieceOf(*tokenizer_, tokenizer_->bos());
-    RIDGE_ASSIGN_OR_RETURN(text, chat_template->Render({.messages = &guard.messages(),
-                                                        .add_generation_prompt = true,
-                                                        .kwargs = request.template_kwargs,
-                                                        .bos_token = bos,
-                                                        .eos_token = PieceOf(*tokenizer_, tokenizer_->eos())}));
+    text::TemplateInput input{.messages = &guard.messages(),
+                              .add_generation_prompt = true,
+                              .kwargs = request.template_kwargs,
+                              .bos_token = bos,
+                              .eos_token = PieceOf(*tokenizer_, tokenizer_->eos())};
+    if (input.kwargs != nullptr) RIDGE_RETURN_IF_ERROR(CheckKwargs(*input.kwargs));
+    Result<std::string> rendered = chat_template->Render(input);
+    if (!rendered && std::exchange(input.kwargs, nullptr) != nullptr && chat_template->Render(input)) {
+      Error& error = rendered.error();  // without them it works
+      error.what += fmt::format(" ({})", error.where);
+      error.where = kKwargs;
+    }
+    RIDGE_ASSIGN_OR_RETURN(text, std::move(rendered));
     plain = guard.TakeMarks(text);
     // The template may write BOS itself; a second one, and none, give worse answers.
     add_special = !bos || bos->empty() || !text.starts_with(*bos);

@@ -1,12 +1,16 @@
 #include "text/chat_template.h"
 
+#include <algorithm>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <utility>
 
 #include "text/jinja/interp.h"
 #include "text/jinja/parser.h"
+#include "text/template_variables.h"
 #include "text/utf8.h"
 
 namespace ridge::text {
@@ -76,6 +80,12 @@ Value FromJson(jinja::Interp& in, const Json& json, int depth) {
   jinja::Throw(Err::kType, "binary values cannot be given to a template");
 }
 
+// What MakeVariables sets beside kwargs, and jinja's own functions (jinja/globals.cc).
+constexpr std::string_view kOwnVariables[] = {"messages",        "tools",       "documents", "add_generation_prompt",
+                                              "bos_token",       "eos_token",   "range",     "dict",
+                                              "namespace",       "cycler",      "joiner",    "lipsum",
+                                              "raise_exception", "strftime_now"};
+
 jinja::Table MakeVariables(jinja::Interp& in, const TemplateInput& input) {
   jinja::Table variables;
   jinja::AddGlobals(in, variables);
@@ -113,6 +123,8 @@ ChatTemplate::ChatTemplate(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
 ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
+
+bool IsOwnVariable(std::string_view name) { return std::ranges::find(kOwnVariables, name) != std::end(kOwnVariables); }
 
 const std::string& ChatTemplate::source() const { return impl_->source; }
 

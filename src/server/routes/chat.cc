@@ -144,7 +144,10 @@ Result<Reply> Run(const Context& context, const Request& request) {
 
 Reply ChatCompletions(const Context& context, const Request& request) {
   Result<Reply> reply = Run(context, request);
-  return reply ? std::move(*reply) : ErrorReply(ToApi(reply.error(), "messages"));
+  if (reply) return std::move(*reply);
+  Error& error = reply.error();
+  if (error.where == "template_kwargs") error.where = "chat_template_kwargs";  // the service's name, and the API's
+  return ErrorReply(ToApi(error, "messages"));
 }
 
 }  // namespace ridge::server
