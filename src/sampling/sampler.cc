@@ -90,8 +90,10 @@ Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId
     }
   }
   if (chosen < 0) {
-    return Fail(Code::kInvalidData, "no token can be sampled")
-        .Where(fmt::format("position {}", position))
+    const bool biased =
+        nan_count_ == 0 && std::ranges::any_of(params_.logit_bias, [](const LogitBias& b) { return b.bias < 0; });
+    return Fail(Code::kInvalidData, fmt::format("no token can be sampled at position {}", position))
+        .Where(biased ? "logit_bias" : "")
         .Found(fmt::format("{} of {} logits NaN, the others minus infinity", nan_count_, vocab_size))
         .Expected("at least one usable logit")
         .Remedy("if NaN: the model file or its computation is broken; else the bias, mask or grammar bans every token");

@@ -263,7 +263,7 @@ class Answer final : public Source {
     std::vector<Receipt> receipts;
     for (const Choice& choice : choices_) receipts.push_back(choice.stream->receipt());
     Json ledger = service::ReceiptJson(service::AtOnce(receipts, static_cast<size_t>(form_.n)));
-    ledger["seed"] = form_.seed;
+    ledger["seed"] = static_cast<int64_t>(form_.seed);  // as a request may give it: -1 is not 2^64 - 1
     return ledger.dump();
   }
 

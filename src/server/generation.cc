@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <limits>
 #include <random>
 #include <utility>
 
@@ -37,14 +39,18 @@ void ReadLogitBias(Fields& fields, int64_t vocab, std::vector<sampling::LogitBia
   if (!value->is_object()) return fields.Refuse("logit_bias", Shown(*value), expected);
   for (const auto& [key, bias] : value->items()) {
     int64_t id = -1;
-    const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
-    if (error != std::errc() || end != key.data() + key.size() || id < 0 || id >= vocab)
+    const std::errc error = std::from_chars(key.data(), key.data() + key.size(), id).ec;
+    // One spelling for each token ("28", not "028"), so that none can be named twice.
+    if (error != std::errc() || id < 0 || id >= vocab || key != std::to_string(id))
       return fields.Refuse("logit_bias", "token " + Shown(Json(key)), expected);
     const double number = bias.is_number() ? bias.get<double>() : 1000;
     if (number < -100 || number > 100) return fields.Refuse("logit_bias", Shown(bias), expected);
     // By OpenAI's rule -100 bans a token.
     biases.push_back({static_cast<TokenId>(id), number <= -100 ? -std::numeric_limits<double>::infinity() : number});
   }
+  if (static_cast<int64_t>(biases.size()) == vocab &&
+      std::ranges::all_of(biases, [](const sampling::LogitBias& b) { return std::isinf(b.bias); }))
+    fields.Refuse("logit_bias", fmt::format("all {} tokens banned", vocab), "a token that may be sampled");
 }
 
 void ReadStream(Fields& fields, Generation& out) {

@@ -274,6 +274,10 @@ class Answers(unittest.TestCase):
         again = self.good(TEXT, {**body, "seed": first["ridge"]["seed"]})
         self.assertEqual(first["choices"], again["choices"])
         self.assertNotEqual(first["ridge"]["seed"], self.good(TEXT, body)["ridge"]["seed"])
+        for seed in (-1, -2 ** 63, 2 ** 63 - 1, 0):
+            given = self.good(TEXT, {**body, "seed": seed})
+            self.assertEqual(given["ridge"]["seed"], seed)
+            self.assertEqual(self.good(TEXT, {**body, "seed": given["ridge"]["seed"]})["choices"], given["choices"])
         three = self.good(TEXT, {**body, "n": 3, "seed": 5})["choices"]
         self.assertEqual(len({c["text"] for c in three}), 3)
         self.assertEqual(three[0]["text"], self.good(TEXT, {**body, "seed": 5})["choices"][0]["text"])
@@ -286,6 +290,13 @@ class Answers(unittest.TestCase):
             self.assertNotEqual(other, ban)
         forced = self.good(TEXT, {"prompt": "the", "max_tokens": 3, "temperature": 0, "logit_bias": {str(self.good("/tokenize", {"content": "q"})["tokens"][0]): 100}})
         self.assertEqual(forced["choices"][0]["text"], "qqq")
+        for key in ("028", "+28", "28 ", " 28", "-0", "00", "2e1", "0x1c", ""):
+            self.bad(400, "logit_bias", TEXT, {"prompt": "a", "logit_bias": {"28": 100, key: -100}}, json.dumps(key))
+        last = self.bad(400, "logit_bias", TEXT, {"prompt": "a", "logit_bias": {"900": 1}})["message"].split("0 to ")[1].split(" ")[0]
+        every = {str(i): -100 for i in range(int(last) + 1)}
+        self.bad(400, "logit_bias", TEXT, {"prompt": "a", "logit_bias": every}, "banned")
+        every.pop("28")
+        self.assertEqual(self.ids_of(self.good(TEXT, {"prompt": "a", "max_tokens": 2, "temperature": 1, "logprobs": 0, "ignore_eos": True, "logit_bias": every})), [28, 28])
 
     def test_tokens(self):
         for text in ("the quick", " \u4e16\u754c\U0001f642", "<|im_start|>", ""):
@@ -316,10 +327,28 @@ class Answers(unittest.TestCase):
                 self.assertEqual(found, 400)
                 self.assertTrue(document["error"]["param"].startswith("prompt"), document)
         self.bad(404, "model", CHAT, {"model": "other", "messages": user})
-        self.bad(400, "tokens", "/detokenize", {"tokens": [10 ** 6]})
+        for path, field in ((TEXT, "prompt"), ("/detokenize", "tokens"), ("/v1/embeddings", "input")):
+            for at, found, value in (("[0]", "-1", [-1]), ("[0]", "49152", [49152]), ("[2]", "1.5", [1, 2, 1.5]), ("[1]", '"a"', [1, "a"])):
+                with self.subTest(path=path, value=value):
+                    self.bad(400, field + at, path, {field: value}, f"found {found}, expected a token id, 0 to ")
+        self.bad(400, "prompt[1][1]", TEXT, {"prompt": [[1, 2], [3, -1]]}, "found -1")
+        self.bad(400, "prompt[1]", TEXT, {"prompt": ["a", ""]}, "an empty string")
+        self.bad(400, "prompt[1]", TEXT, {"prompt": ["a", 1]}, "found 1")
+        self.bad(400, "tokens", "/detokenize", {"tokens": 5}, "a list of token ids")
+        self.assertEqual(self.bad(400, "bogus", TEXT, {"prompt": "a", "bogus": 1})["message"], "unknown field: bogus")
+        self.assertLess(len(json.dumps(self.server.post(TEXT, {"prompt": "a", "k" * 10 ** 6: 1})[1])), 400)
         self.bad(400, "content", "/tokenize", {})
         self.assertIn("embedding", self.bad(400, "model", "/v1/embeddings", {"input": "x"})["message"])
         self.bad(400, "input", "/v1/embeddings", {"input": 5})
+
+    def test_template_variables(self):
+        chat = {"messages": [{"role": "user", "content": "quick"}], "max_tokens": 4, "temperature": 0}
+        plain = self.good(CHAT, chat)
+        self.assertEqual(self.good(CHAT, {**chat, "chat_template_kwargs": {"enable_thinking": False}})["usage"], plain["usage"])
+        for name, value in (("messages", [{"role": "user", "content": "other"}]), ("tools", []), ("documents", []), ("add_generation_prompt", False), ("bos_token", "x"),
+                            ("eos_token", ""), ("raise_exception", 1), ("range", None)):
+            self.bad(400, "chat_template_kwargs", CHAT, {**chat, "chat_template_kwargs": {"enable_thinking": True, name: value}}, f'"{name}"')
+        self.bad(400, "chat_template_kwargs", CHAT, {**chat, "chat_template_kwargs": {"big": 2 ** 63}}, "64 bits")
 
     def test_what_asks_for_nothing_passes(self):
         self.good(CHAT, {"model": "chat", "messages": [{"role": "developer", "content": "x", "tool_calls": None}, {"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
@@ -337,7 +366,11 @@ class Answers(unittest.TestCase):
                      b'{"prompt": "\xed\xa0\x80"}', b"[" * 100000, b'{"a":' * 100000, b'{"prompt": "a\nb"}', b'{"prompt": "a",}', b"{'prompt': 'a'}"):
             status, document = self.server.post(TEXT, body)
             self.assertEqual(status, 400, body[:40])
-            self.assertEqual(document["error"]["type"], "invalid_request_error")
+            self.assertEqual((document["error"]["type"], document["error"]["param"]), ("invalid_request_error", None), document)
+        for path in (TEXT, CHAT, "/tokenize", "/detokenize", "/v1/embeddings"):
+            for body, byte in ((b'{"prompt": "a"}\0', 16), (b'{"prompt": "a"}\0{"temperature": 9}', 16), (b'{"prompt":\0 "a"}', 11), (b'\0{"prompt": "a"}', 1)):
+                self.bad(400, None, path, body, f"byte {byte}: a NUL byte")
+            self.assertLess(len(self.bad(400, None, path, b'{"%s": 1, "%s": 2}' % (b"k" * 10 ** 6, b"k" * 10 ** 6), "twice")["message"]), 300)
 
     def test_counters_keep_their_laws(self):
         self.server.until(idle)
