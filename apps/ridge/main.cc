@@ -1,7 +1,10 @@
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <new>
 #include <string>
@@ -56,6 +59,35 @@ std::vector<std::string> Normalize(CLI::App& root, int argc, char** argv) {
   return args;
 }
 
+// CLI11's own reading, with its base of 0, but looking at what it does not look at.
+bool Fits(const std::string& type, const std::string& text) {
+  errno = 0;
+  if (type.starts_with("INT")) {
+    (void)std::strtoll(text.c_str(), nullptr, 0);
+  } else if (type.starts_with("UINT")) {
+    (void)std::strtoull(text.c_str(), nullptr, 0);
+    if (text.find('-') != std::string::npos) return false;
+  } else if (type.starts_with("FLOAT")) {
+    const double number = std::strtod(text.c_str(), nullptr);
+    return errno != ERANGE || !std::isinf(number);  // one too small is zero
+  }
+  return errno != ERANGE;
+}
+
+// Numbers as they were typed fit their types: CLI11 clamps those that are too large, and wraps those below zero where none may be.
+Status CheckNumbers(const CLI::App& app) {
+  for (const CLI::Option* option : app.get_options()) {
+    for (const std::string& text : option->results()) {
+      if (Fits(option->get_type_name(), text)) continue;
+      return Fail(Code::kUsage, "a number out of range")
+          .Where(option->get_name())
+          .Found(text)
+          .Remedy("see ridge " + app.get_name() + " --help");
+    }
+  }
+  return {};
+}
+
 int Main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);  // a closed stdout is status 1, not a signal
   std::signal(SIGXFSZ, SIG_IGN);  // so is a limit on file size
@@ -91,6 +123,11 @@ int Main(int argc, char** argv) {
   Output out;
   out.json = invocation.json;
   Status done;
+  for (const CLI::App* used = &root; used != nullptr && done;) {
+    done = CheckNumbers(*used);
+    used = used->get_subcommands().empty() ? nullptr : used->get_subcommands().front();
+  }
+  if (!done) return Report(done.error(), out.json);
   try {
     done = invocation.function(out);
   } catch (const std::bad_alloc&) {
