@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "base/thread_probe.h"
@@ -61,6 +63,18 @@ int64_t DraftSlots(uint64_t state_bytes, int64_t drafts, uint64_t allowed_bytes)
   const int64_t most = std::clamp<int64_t>(drafts, 0, kMost);
   if (allowed_bytes == 0) return most;
   return std::min(most, static_cast<int64_t>(allowed_bytes / kShare / state_bytes));
+}
+
+// A note where the file's own figure contradicts its token table.
+std::optional<std::string> VocabularyNote(const model::Model& model) {
+  const model::Config& config = model.config();
+  const std::string key = config.architecture + ".vocab_size";
+  const gguf::Metadata& metadata = model.file().metadata();
+  if (metadata.Find(key) == nullptr) return std::nullopt;
+  const Result<uint64_t> said = metadata.Get<uint64_t>(key);
+  if (said && *said == static_cast<uint64_t>(config.vocab)) return std::nullopt;
+  return fmt::format("{}: {} is {}, but the token table has {} rows; the table is used", model.file().path(), key,
+                     said ? std::to_string(*said) : said.error().found, config.vocab);
 }
 
 }  // namespace
@@ -246,10 +260,17 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   Timer timer;
   RIDGE_ASSIGN_OR_RETURN(gguf::File file, gguf::File::Open(options.path));
   runtime->times_.open_ms = timer.Lap();
-  RIDGE_ASSIGN_OR_RETURN(runtime->model_, model::Model::Load(std::move(file),
-                                                             options.embeddings ? model::ModelOutput::kEmbeddings
-                                                                                : model::ModelOutput::kLogits,
-                                                             options.first_layers));
+  const std::string path = file.path();
+  auto loaded = model::Model::Load(std::move(file),
+                                   options.embeddings ? model::ModelOutput::kEmbeddings : model::ModelOutput::kLogits,
+                                   options.first_layers);
+  if (!loaded) {
+    Error error = std::move(loaded).error();
+    error.where = path + (error.where.empty() ? "" : ": " + error.where);
+    return std::unexpected(std::move(error));
+  }
+  runtime->model_ = std::move(*loaded);
+  if (auto note = VocabularyNote(*runtime->model_)) runtime->notes_.push_back(std::move(*note));
   if (options.draft != nullptr) RIDGE_RETURN_IF_ERROR(CheckDraftModel(*runtime->model_, options.draft->model()));
   RIDGE_RETURN_IF_ERROR(runtime->ResolveContext(options));
   if (options.most_tokens && runtime->context_tokens_ > *options.most_tokens) {

@@ -189,6 +189,33 @@ class Tiny(unittest.TestCase):
 
     # ---- bad input
 
+    def test_numbers_out_of_range(self):
+        big = "9" * 20
+        for option, name, value in (("-s", "--seed", big), ("-n", "--predict", big), ("--ub", "--ub", "18446744073709551617"), ("-s", "--seed", "-" + big), ("--top-k", "--top-k", big), ("--temp", "--temp", "1e999")):
+            with self.subTest(option=option, value=value):
+                self.refused(2, "-p", "a", option, value, says=[name, value])
+        self.run_json("-p", "a", "-n", "1", "-s", str(2 ** 63 - 1))
+
+    def test_a_file_that_does_not_fit_itself_is_named(self):
+        path = os.path.join(self.folder, "misfit.gguf")
+        with open(self.base, "rb") as file:
+            good = file.read()
+
+        def patched(old, new):
+            self.assertEqual((good.count(old), len(old)), (1, len(new)))
+            with open(path, "wb") as file:
+                file.write(good.replace(old, new))
+        for old, new, what in ((b"output_norm.weight", b"output_norm.weighx", "tensor is missing"), (b"llama.block_count", b"llama.block_counx", "metadata key is missing")):
+            patched(old, new)
+            self.refused(1, "-p", "a", model=path, says=[path, what])
+        key = b"llama.vocab_size" + (4).to_bytes(4, "little")
+        at = good.index(key) + len(key)
+        patched(good[at - len(key):at + 4], key + (77).to_bytes(4, "little"))
+        run = ridge("run", "-m", path, "-p", "a", "-n", "1", "--temp", "0")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("llama.vocab_size is 77, but the token table has", run.stderr.decode())
+        self.assertNotIn(b"vocab_size", ridge("run", "-m", self.base, "-p", "a", "-n", "1", "--temp", "0").stderr)
+
     def test_prompts_that_cannot_be(self):
         self.refused(2, says=["stdin is not a terminal"])
         self.refused(2, "-p", "a", "-f", self.base, says=["-p and -f"])
