@@ -22,7 +22,10 @@ using Json = nlohmann::ordered_json;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text;
+  // Not by iterators: they throw where a read fails, as it does when a process has gone.
+  for (char part[4096]; file.read(part, sizeof part) || file.gcount() > 0;)
+    text.append(part, static_cast<size_t>(file.gcount()));
   if (text.size() > (1 << 20)) text.resize(1 << 20);
   return text;
 }

@@ -40,7 +40,10 @@ std::string OutputOf(const std::vector<std::string>& command) {
   const std::string file = (fs::temp_directory_path() / ("ridge-lab-" + std::to_string(getpid()))).string();
   const auto usage = RunProcess(command, file, file);
   std::ifstream in(file);
-  std::string text(std::istreambuf_iterator<char>(in), {});
+  std::string text;
+  // Not by iterators: they throw where a read fails, as it does when a process has gone.
+  for (char part[4096]; in.read(part, sizeof part) || in.gcount() > 0;)
+    text.append(part, static_cast<size_t>(in.gcount()));
   std::error_code ignored;
   fs::remove(file, ignored);
   return usage && usage->status == 0 ? text : "";

@@ -24,7 +24,10 @@ double Seconds(clockid_t clock) {
 std::optional<std::string> ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return {};
-  std::string text(std::istreambuf_iterator<char>(file), {});
+  std::string text;
+  // Not by iterators: they throw where a read fails, as it does when a process has gone.
+  for (char part[4096]; file.read(part, sizeof part) || file.gcount() > 0;)
+    text.append(part, static_cast<size_t>(file.gcount()));
   if (file.bad()) return {};
   return text;
 }
