@@ -25,6 +25,14 @@ class ThinkingProgram : public FakeProgram {
 
 class Pins : public ::testing::TestWithParam<bool> {  // recurrent
  protected:
+  // Kept here, because the engine uses it until its own end.
+  template <class Program>
+  Program& New() {
+    auto program = std::make_unique<Program>(kVocab, GetParam());
+    Program& borrowed = *program;
+    program_ = std::move(program);
+    return borrowed;
+  }
   void Start(FakeProgram& program, int64_t pages, int64_t context = 40) {
     engine = std::move(*Engine::Start(&program, {.vocab = kVocab,
                                                  .context_tokens = context,
@@ -56,12 +64,13 @@ class Pins : public ::testing::TestWithParam<bool> {  // recurrent
     return prompt;
   }
 
+  std::unique_ptr<FakeProgram> program_;
   std::unique_ptr<Engine> engine;
 };
 INSTANTIATE_TEST_SUITE_P(Engine, Pins, ::testing::Bool());
 
 TEST_P(Pins, APinnedPromptOutlivesTrafficThatFillsThePoolAndStarvesNobody) {
-  FakeProgram program(kVocab, GetParam());
+  FakeProgram& program = New<FakeProgram>();
   Start(program, 24);
   const std::vector<TokenId> kept = Prompt(16, 1), loose = Prompt(16, 2);
   EXPECT_EQ(Ask(loose, 2).summary.pinned_tokens, 0);
@@ -90,7 +99,7 @@ TEST_P(Pins, APinnedPromptOutlivesTrafficThatFillsThePoolAndStarvesNobody) {
 }
 
 TEST_P(Pins, TheyEndOnTheirTimeOnAnIdleEngineToo) {
-  FakeProgram program(kVocab, GetParam());
+  FakeProgram& program = New<FakeProgram>();
   Start(program, 24);
   EXPECT_EQ(Ask(Prompt(9, 1), 2, 0.05).summary.pinned_tokens, 9);
   EXPECT_EQ(engine->Stats().pages_pinned, 3);
@@ -100,7 +109,7 @@ TEST_P(Pins, TheyEndOnTheirTimeOnAnIdleEngineToo) {
 }
 
 TEST_P(Pins, TheirTimeBeginsWhenTheAnswerEnds) {
-  FakeProgram program(kVocab, GetParam());
+  FakeProgram& program = New<FakeProgram>();
   program.step_ms = 20;
   Start(program, 24);
   EXPECT_EQ(Ask(Prompt(9, 1), 30, 0.4).summary.pinned_tokens, 9) << "an answer of 0.6 s";
@@ -108,7 +117,7 @@ TEST_P(Pins, TheirTimeBeginsWhenTheAnswerEnds) {
 }
 
 TEST_P(Pins, OnlyWhatCanBeKeptIsAccepted) {
-  FakeProgram program(kVocab, GetParam());
+  FakeProgram& program = New<FakeProgram>();
   Start(program, 24);
   const auto refusal = [&](const Request& request) {
     const auto ticket = engine->Submit(request);
@@ -125,7 +134,7 @@ TEST_P(Pins, OnlyWhatCanBeKeptIsAccepted) {
 }
 
 TEST_P(Pins, ThePoolWorksToItsLastPageBesideThem) {
-  FakeProgram program(kVocab, GetParam());
+  FakeProgram& program = New<FakeProgram>();
   Start(program, 12);  // two pages more than one context
   EXPECT_EQ(Ask(Prompt(16, 1), 2, 600).summary.pinned_tokens, 8) << "as much as may be";
   std::vector<Ticket> tickets;
@@ -136,7 +145,7 @@ TEST_P(Pins, ThePoolWorksToItsLastPageBesideThem) {
 }
 
 TEST_P(Pins, AConversationThatLeavesItsThoughtsOutFreesThem) {
-  ThinkingProgram program(kVocab, GetParam());
+  ThinkingProgram& program = New<ThinkingProgram>();
   Start(program, 60, 100);
   std::vector<TokenId> prompt = Prompt(18, 1);
   prompt.push_back(60);
