@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/read_file.h"
 #include "commands.h"
 #include "engine/cache_file.h"
 #include "interrupt.h"
@@ -52,7 +53,7 @@ Status CheckCacheFile(const Options& o) {
   }
   auto file = AtomicFile::Create(o.prefix_cache_file);
   if (!file) return std::unexpected(std::move(file).error());
-  return engine::CheckCacheFileName(o.prefix_cache_file);
+  return CheckReplaces(o.prefix_cache_file, "saved prefix cache", {engine::kCacheFileBegins});
 }
 
 // What is wrong with a file is said, and the cache starts empty.

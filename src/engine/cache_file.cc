@@ -5,10 +5,8 @@
 #include <unistd.h>
 #include <xxhash.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 
 #include "base/atomic_file.h"
 
@@ -17,7 +15,6 @@ namespace {
 
 // On disk, 64-bit numbers in little endian: the head, the index (key, roots, nodes, checkpoints), a hash over both; then each page and each
 // slot, each with a hash behind it.
-constexpr char kMagic[8] = {'R', 'I', 'D', 'G', 'E', 'P', 'F', 'X'};
 constexpr uint64_t kVersion = 1;
 struct Head {
   char magic[8];
@@ -131,7 +128,7 @@ Result<uint64_t> WriteCacheFile(const std::string& path, const CacheKey& key, co
             .slot_bytes = state.slot_bytes(),
             .nodes = tree.nodes.size(),
             .states = tree.states.size()};
-  std::memcpy(head.magic, kMagic, sizeof kMagic);
+  std::memcpy(head.magic, kCacheFileBegins.data(), sizeof head.magic);
   RIDGE_ASSIGN_OR_RETURN(AtomicFile file, AtomicFile::Create(path, 0600));
   RIDGE_RETURN_IF_ERROR(file.Reserve(sizeof head + index.size() + kHashBytes +
                                      head.nodes * (head.page_bytes + kHashBytes) +
@@ -159,18 +156,6 @@ Result<uint64_t> WriteCacheFile(const std::string& path, const CacheKey& key, co
   const uint64_t size = file.size_bytes();
   RIDGE_RETURN_IF_ERROR(file.Commit());
   return size;
-}
-
-Status CheckCacheFileName(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  char magic[sizeof kMagic] = {};
-  file.read(magic, sizeof magic);
-  const auto n = static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0));
-  if (std::memcmp(magic, kMagic, n) == 0) return {};
-  return Fail(Code::kAlreadyExists, "the file is no saved prefix cache, and would be written over")
-      .Where(path)
-      .Found("another kind of file")
-      .Remedy("name another file, or remove this one");
 }
 
 CacheFile::CacheFile(CacheFile&& other) noexcept
@@ -224,7 +209,7 @@ Status CacheFile::ReadIndex(const CacheKey& key) {
   };
   Head head;
   RIDGE_RETURN_IF_ERROR(ReadAt(0, &head, sizeof head));
-  if (std::memcmp(head.magic, kMagic, sizeof kMagic) != 0)
+  if (std::memcmp(head.magic, kCacheFileBegins.data(), sizeof head.magic) != 0)
     return Fail(Code::kInvalidData, "no saved prefix cache").Where(path_).Found("another kind of file");
   if (head.version != kVersion) {
     return Fail(Code::kUnsupported, "the saved prefix cache is of another version")

@@ -28,8 +28,7 @@ using CacheKey = std::vector<std::pair<std::string, std::string>>;
 Result<uint64_t> WriteCacheFile(const std::string& path, const CacheKey& key, const cache::SavedTree& tree,
                                 const backend::StateStore& state);
 
-// Whether a file may be written over: there is none, it is empty, or it begins as a saved prefix cache does. Errors: kAlreadyExists for any other.
-Status CheckCacheFileName(const std::string& path);
+inline constexpr std::string_view kCacheFileBegins = "RIDGEPFX";
 
 class CacheFile {
  public:

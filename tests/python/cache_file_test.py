@@ -130,7 +130,7 @@ class CacheFile(unittest.TestCase):
             done = subprocess.run([RIDGE, "serve", "-m", self.model("llama"), "--port", "0", "--prefix-cache-file", notes], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
             self.assertEqual(done.returncode, 1, done.stderr)
             self.assertIn("notes.txt", done.stderr)
-            self.assertIn("another kind of file", done.stderr)
+            self.assertIn("no saved prefix cache", done.stderr)
             with open(notes, "rb") as file:
                 self.assertEqual(file.read(), content)
 
