@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "text/utf8.h"
+
 namespace ridge::lab {
 namespace {
 
@@ -40,25 +42,12 @@ nav label{cursor:pointer;padding:3px 12px;border:1px solid var(--line);border-ra
 @media print{nav{display:none}main{display:block!important}details>*{display:block}body{font-size:12px}}
 )";
 
-// Bytes of a well-formed UTF-8 character at the front; 0: none.
-size_t CharacterBytes(std::string_view s) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char first = byte(0);
-  const size_t n = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-  if (n == 0 || n > s.size()) return 0;
-  for (size_t i = 1; i < n; i++) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  if (n == 3 && ((first == 0xe0 && byte(1) < 0xa0) || (first == 0xed && byte(1) >= 0xa0))) return 0;
-  if (n == 4 && ((first == 0xf0 && byte(1) < 0x90) || (first == 0xf4 && byte(1) >= 0x90))) return 0;
-  return n;
-}
-
 template <class Escape>
 std::string Escaped(std::string_view text, Escape escape) {
   std::string out;
   for (size_t i = 0; i < text.size();) {
-    const size_t n = CharacterBytes(text.substr(i));
+    const text::CodePoint point = text::DecodeUtf8(text, i);
+    const size_t n = point.valid ? point.length_bytes : 0;
     const unsigned char c = static_cast<unsigned char>(text[i]);
     if (n == 0 || (c < 0x20 && c != '\n' && c != '\t') || c == 0x7f) {
       out += "\xEF\xBF\xBD";

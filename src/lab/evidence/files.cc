@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "text/utf8.h"
 
 namespace ridge::lab {
 namespace {
@@ -93,18 +94,6 @@ Status List(const std::string& folder, const std::string& prefix, int depth, Lis
   return {};
 }
 
-// Bytes of the UTF-8 character at the front of `s`; 0: none begins there.
-size_t CharacterBytes(std::string_view s) {
-  const auto byte = [&](size_t i) { return static_cast<unsigned char>(s[i]); };
-  const unsigned char first = byte(0);
-  const size_t n = first < 0x80 ? 1 : first < 0xc2 ? 0 : first < 0xe0 ? 2 : first < 0xf0 ? 3 : first < 0xf5 ? 4 : 0;
-  if (n == 0 || n > s.size()) return 0;
-  for (size_t i = 1; i < n; i++) {
-    if ((byte(i) & 0xc0) != 0x80) return 0;
-  }
-  return n;
-}
-
 }  // namespace
 
 Result<std::string> ReadBeneath(const std::string& folder, const std::string& name, uint64_t most_bytes) {
@@ -157,7 +146,8 @@ std::string HashText(std::string_view text) { return fmt::format("{:016x}", XXH3
 std::string QuoteName(std::string_view name) {
   std::string out;
   for (size_t i = 0; i < name.size();) {
-    const size_t n = CharacterBytes(name.substr(i));
+    const text::CodePoint point = text::DecodeUtf8(name, i);
+    const size_t n = point.valid ? point.length_bytes : 0;
     const unsigned char c = static_cast<unsigned char>(name[i]);
     if (n == 0 || c <= 0x20 || c == 0x7f || c == '%') {
       out += fmt::format("%{:02X}", c);

@@ -46,6 +46,14 @@ Result<RunOutput> ParseAsked(std::string_view text);
 // Asks an OpenAI-compatible server the questions of `work`; adds the requests and the time. Errors: what the first request that failed says.
 Status AskServer(const std::string& url, const std::string& model, const Workload& work, AskedRun& run);
 
+// What a process printed becomes its answer; it may fill the settings of `run` too.
+using TakeAnswer = std::function<Result<AskedRequest>(const Question& q, const std::string& out, const std::string& log,
+                                                      AskedRun& run)>;
+// Asks each question of `work` with a process of its own: `command` and -p. The log holds what each wrote to stderr, and with log_output to stdout.
+// Adds the requests and the time; ends at the first process that fails, whose status it returns.
+Result<Usage> AskProcesses(const std::vector<std::string>& command, const Workload& work, const RunFiles& files,
+                           bool log_output, AskedRun& run, const TakeAnswer& take);
+
 // Helpers of subjects.
 double RawSeconds();  // CLOCK_MONOTONIC_RAW, the clock of the monitor
 Result<std::string> ReadText(const std::string& path);

@@ -71,34 +71,11 @@ class LlamaCli : public Subject {
 
   Result<Usage> Run(const Experiment& e, size_t arm, const RunFiles& files) const override {
     RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> command, Command(e, arm));
-    const std::string part = files.out + ".part", log = files.log + ".part";
-    AskedRun run{.subject = "llama-cli", .version = VersionOf(command[0], part)};
-    run.max_tokens = WorkloadOf(e, arm).max_tokens;
-    Usage total{.cpu_s = 0, .max_rss_mb = 0};
-    const double start = MonotonicSeconds();
-    std::filesystem::remove(files.log);
-    for (const Question& q : QuestionsOf(WorkloadOf(e, arm))) {
-      std::vector<std::string> words = command;
-      words.insert(words.end(), {"-p", q.text});
-      const double began = RawSeconds();
-      RIDGE_ASSIGN_OR_RETURN(const Usage usage, RunProcess(words, part, log));
-      const double ended = RawSeconds();
-      RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadText(part));
-      RIDGE_ASSIGN_OR_RETURN(const std::string said, ReadText(log));
-      RIDGE_RETURN_IF_ERROR(AppendLine(files.log, fmt::format("# {}\n{}\n{}", q.id, out, WithoutEnd(said))));
-      *total.cpu_s += usage.cpu_s.value_or(0);
-      total.max_rss_mb = std::max(*total.max_rss_mb, usage.max_rss_mb.value_or(0));
-      total.status = usage.status;
-      if (usage.status != 0) break;
-      ReadLlamaSettings(out + "\n" + said, run.settings);
-      run.requests.push_back(LlamaCliAnswer(q, out, said));
-      run.requests.back().began_s = began, run.requests.back().ended_s = ended;
-    }
+    AskedRun run{.subject = "llama-cli", .version = VersionOf(command[0], files.out + ".part")};
+    RIDGE_ASSIGN_OR_RETURN(const Usage total,
+                           AskProcesses(command, WorkloadOf(e, arm), files, /*log_output=*/true, run, LlamaCliAnswer));
     if (const auto model = SettingOf(e, arm, {"m", "model"}))
       run.model_bytes = FileBytes(*model), run.settings["model"] = *model;
-    run.duration_s = MonotonicSeconds() - start;
-    std::filesystem::remove(part);
-    std::filesystem::remove(log);
     RIDGE_RETURN_IF_ERROR(WriteAsked(run, files.out));
     return total;
   }
@@ -106,7 +83,10 @@ class LlamaCli : public Subject {
   Result<RunOutput> Parse(std::string_view out, std::string_view) const override { return ParseAsked(out); }
 
  private:
-  static AskedRequest LlamaCliAnswer(const Question& q, std::string_view out, std::string_view log) {
+  static Result<AskedRequest> LlamaCliAnswer(const Question& q, const std::string& out, const std::string& log,
+                                             AskedRun& run) {
+    const std::string all = out + "\n" + log;
+    ReadLlamaSettings(all, run.settings);
     AskedRequest r{.prompt_id = q.id, .prompt = q.text};
     std::string_view text = out;
     if (const size_t at = text.find(q.text); at != std::string_view::npos) text.remove_prefix(at + q.text.size());
@@ -115,7 +95,6 @@ class LlamaCli : public Subject {
     r.text = std::string(Trimmed(said));
     if (r.text.ends_with("[end of text]")) r.finish_reason = "stop", r.text.resize(r.text.size() - 13);
     r.timings = Json::object();
-    const std::string all = std::string(out) + "\n" + std::string(log);
     if (const auto prompt = EvalTime(all, "prompt eval time"), eval = EvalTime(all, "eval time"); prompt && eval) {
       r.prompt_tokens = static_cast<int64_t>(prompt->tokens);
       r.output_tokens = static_cast<int64_t>(eval->tokens);

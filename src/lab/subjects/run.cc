@@ -31,36 +31,9 @@ class RunCommand : public Subject {
 
   Result<Usage> Run(const Experiment& e, size_t arm, const RunFiles& files) const override {
     RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> command, Command(e, arm));
-    const std::string part = files.out + ".part", log = files.log + ".part";
-    AskedRun run{.subject = "run", .version = VersionOf(command[0], part)};
-    Usage total{.cpu_s = 0, .max_rss_mb = 0};
-    const double start = MonotonicSeconds();
-    run.max_tokens = WorkloadOf(e, arm).max_tokens;
-    std::filesystem::remove(files.log);
-    for (const Question& q : QuestionsOf(WorkloadOf(e, arm))) {
-      std::vector<std::string> words = command;
-      words.insert(words.end(), {"-p", q.text});
-      const double began = RawSeconds();
-      RIDGE_ASSIGN_OR_RETURN(const Usage usage, RunProcess(words, part, log));
-      const double ended = RawSeconds();
-      RIDGE_ASSIGN_OR_RETURN(const std::string out, ReadText(part));
-      RIDGE_ASSIGN_OR_RETURN(const std::string said, ReadText(log));
-      RIDGE_RETURN_IF_ERROR(AppendLine(files.log, fmt::format("# {}\n{}", q.id, WithoutEnd(said))));
-      *total.cpu_s += usage.cpu_s.value_or(0);
-      total.max_rss_mb = std::max(*total.max_rss_mb, usage.max_rss_mb.value_or(0));
-      total.status = usage.status;
-      if (usage.status != 0) break;
-      const Json j = Json::parse(out, nullptr, false);
-      if (!j.is_object() || !j.contains("config")) return Fail(Code::kInvalidData, "ridge run printed no document");
-      run.settings = j["config"];
-      run.requests.push_back(FromLedger(q, j));
-      run.requests.back().began_s = began, run.requests.back().ended_s = ended;
-      if (j["config"].contains("model") && j["config"]["model"].is_string())
-        run.model_bytes = FileBytes(j["config"]["model"].get<std::string>());
-    }
-    run.duration_s = MonotonicSeconds() - start;
-    std::filesystem::remove(part);
-    std::filesystem::remove(log);
+    AskedRun run{.subject = "run", .version = VersionOf(command[0], files.out + ".part")};
+    RIDGE_ASSIGN_OR_RETURN(const Usage total,
+                           AskProcesses(command, WorkloadOf(e, arm), files, /*log_output=*/false, run, FromLedger));
     RIDGE_RETURN_IF_ERROR(WriteAsked(run, files.out));
     return total;
   }
@@ -68,7 +41,12 @@ class RunCommand : public Subject {
   Result<RunOutput> Parse(std::string_view out, std::string_view) const override { return ParseAsked(out); }
 
  private:
-  static AskedRequest FromLedger(const Question& q, const Json& j) {
+  static Result<AskedRequest> FromLedger(const Question& q, const std::string& out, const std::string&, AskedRun& run) {
+    const Json j = Json::parse(out, nullptr, false);
+    if (!j.is_object() || !j.contains("config")) return Fail(Code::kInvalidData, "ridge run printed no document");
+    run.settings = j["config"];
+    if (j["config"].contains("model") && j["config"]["model"].is_string())
+      run.model_bytes = FileBytes(j["config"]["model"].get<std::string>());
     const auto ms = [&](const char* key) { return j.contains(key) && j[key].is_number() ? j[key].get<double>() : 0.0; };
     const auto count = [&](const char* key) { return static_cast<int64_t>(ms(key)); };
     AskedRequest r{.prompt_id = q.id, .prompt = q.text};
