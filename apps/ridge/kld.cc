@@ -4,6 +4,7 @@
 #include <array>
 #include <memory>
 
+#include "base/json_text.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "lab/quality/reference.h"
@@ -147,7 +148,7 @@ Status Measure(const Options& o, Output& out) {
                            {"top", about.shape.top},
                            {"tail_samples", about.shape.samples},
                            {"size_bytes", reference.size_bytes()},
-                           {"config", Json::parse(about.config, nullptr, false)}};
+                           {"config", ParseJsonText<Json>(about.config)}};
   document["config"] = ConfigJson(*subject.runtime);
   return out.Document(document);
 }

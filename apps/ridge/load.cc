@@ -10,6 +10,7 @@
 #include <optional>
 #include <sstream>
 
+#include "base/json_text.h"
 #include "base/read_file.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -83,7 +84,7 @@ Result<std::vector<std::string>> ReadPrompts(const std::string& path) {
     if (line.ends_with('\r')) line.pop_back();
     if (line.empty()) continue;
     if (line.starts_with('{')) {
-      const Json j = Json::parse(line, nullptr, false);
+      const Json j = ParseJsonText<Json>(line);
       if (!j.is_object() || !j.contains("prompt") || !j["prompt"].is_string())
         return Fail(Code::kInvalidData, "a line is no prompt")
             .Where(fmt::format("{}:{}", path, number))

@@ -10,6 +10,8 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
+
 namespace ridge::app {
 namespace {
 
@@ -57,7 +59,7 @@ Result<OwnServer> OwnServer::Start(std::vector<std::string> arguments) {
   }
   const std::string text = ReadAll(out[0]);
   close(out[0]);
-  const auto document = nlohmann::json::parse(text, nullptr, false);
+  const auto document = ParseJsonText<nlohmann::json>(text);
   if (document.is_object() && document.contains("url") && document["url"].is_string()) {
     server.url_ = document["url"].get<std::string>();
     return server;

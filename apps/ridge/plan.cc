@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "base/json_text.h"
 #include "base/read_file.h"
 #include "base/topology.h"
 #include "ceilings.h"
@@ -52,7 +53,7 @@ Result<Device> FindDevice(const Options& o) {
                                                .most_bytes = 16 << 20,
                                                .pipes = true,
                                                .remedy = "record it there with ridge roofline --json > FILE"}));
-    const Json document = Json::parse(text, nullptr, false);
+    const Json document = ParseJsonText<Json>(text);
     if (document.is_discarded())
       return Fail(Code::kInvalidData, "not JSON").Where(o.device).Expected("what ridge roofline --json prints");
     auto roofline = lab::FromJson(document);

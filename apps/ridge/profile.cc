@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <fstream>
 
+#include "base/json_text.h"
 #include "base/read_file.h"
 #include "ceilings.h"
 #include "lab/machine.h"
@@ -37,7 +38,7 @@ Result<Profile> Profile::Read(const std::string& path) {
                                                                  .most_bytes = 16 << 20,
                                                                  .pipes = true,
                                                                  .remedy = "write one with ridge tune -o"}));
-  const Json j = Json::parse(text, nullptr, false);
+  const Json j = ParseJsonText<Json>(text);
   const auto wrong = [&](const char* what) {
     return Fail(Code::kInvalidData, "not a profile").Where(path).Found(what).Expected("what ridge tune -o wrote");
   };

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/json_text.h"
 #include "commands.h"
 #include "gguf/gguf.h"
 #include "hub/hub.h"
@@ -41,7 +42,7 @@ Status CheckUsage(const Options& options) {
 Result<std::string> TransformLine(const std::string& line, const std::string& where, const Options& options,
                                   const Tokenizer& tokenizer) {
   RIDGE_RETURN_IF_ERROR(CheckUtf8(line, where));
-  const Json value = Json::parse(line, nullptr, false);
+  const Json value = ParseJsonText<Json>(line);
   if (options.decode) {
     std::vector<TokenId> ids;
     bool good = value.is_array();

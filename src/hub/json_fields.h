@@ -11,11 +11,13 @@
 #include <optional>
 #include <string>
 
+#include "base/json_text.h"
+
 namespace ridge::hub {
 
 using Json = nlohmann::ordered_json;
 
-inline Json ParseJson(const std::string& text) { return Json::parse(text, nullptr, false); }
+inline Json ParseJson(const std::string& text) { return ParseJsonText<Json>(text); }
 
 // nullptr when `object` is no object or has no such member.
 inline const Json* Field(const Json& object, const char* key) {

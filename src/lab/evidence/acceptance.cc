@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json_text.h"
 #include "lab/evidence/files.h"
 
 namespace ridge::lab {
@@ -97,7 +98,7 @@ Accepted Logs(const std::vector<BundleEvidence>& all) {
 
 // Where the machine has a GPU or is a Jetson, its own tool's record is asked for.
 void DeviceRecord(const BundleEvidence& e, Accepted& a) {
-  const Json j = Json::parse(e.environment_json, nullptr, false);
+  const Json j = ParseJsonText<Json>(e.environment_json);
   if (!j.is_object() || !j.contains("mlperf") || !j["mlperf"].is_object()) {
     a.lacks.push_back({e.experiment.name + ": no environment, so which monitor is needed is not known",
                        e.experiment.name + "：没有环境记录，无法得知需要哪种监控"});

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "lab/evidence/files.h"
 #include "lab/evidence/watch.h"
 #include "lab/monitor/recorded.h"
@@ -105,7 +106,7 @@ Status Bundle::Begin(std::string_view environment_json, std::string_view rooflin
     return WriteWhole(folder_ + "/environment.json", environment_json);
   }
   // Runs of two machines or builds in one table would change more than the variable.
-  const Json before = Json::parse(*there, nullptr, false), now = Json::parse(environment_json, nullptr, false);
+  const Json before = ParseJsonText<Json>(*there), now = ParseJsonText<Json>(environment_json);
   for (const char* key : {"machine_fingerprint", "ridge"}) {
     const auto of = [&](const Json& j) {
       return j.is_object() && j.contains(key) && j[key].is_string() ? j[key].get<std::string>() : "(none)";
@@ -134,7 +135,7 @@ Result<RunRecord> Bundle::Read(const PlannedRun& run) const {
   const auto monitor = ReadBeneath(folder_, name);
   if (!monitor && monitor.error().code == Code::kNotFound) return record;
   if (!monitor) return std::unexpected(monitor.error());
-  const Json j = Json::parse(*monitor, nullptr, false);
+  const Json j = ParseJsonText<Json>(*monitor);
   if (!j.is_object())
     return Fail(Code::kInvalidData, "a run's record is damaged").Where(folder_ + "/" + name).Found("no JSON object");
   const auto number = [&](const char* key) -> std::optional<double> {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json_text.h"
 #include "lab/evidence/evidence.h"
 #include "lab/evidence/files.h"
 #include "lab/evidence/report.h"
@@ -51,7 +52,7 @@ Result<Side> ReadBundleSide(const std::string& folder) {
   RIDGE_ASSIGN_OR_RETURN(const Bundle bundle, Bundle::Open(folder));
   RIDGE_ASSIGN_OR_RETURN(const BundleEvidence e, ReadEvidence(bundle));
   Side side;
-  const Json j = Json::parse(e.environment_json, nullptr, false);
+  const Json j = ParseJsonText<Json>(e.environment_json);
   if (j.is_object() && j.contains("machine_fingerprint") && j["machine_fingerprint"].is_string())
     side.machine = j["machine_fingerprint"].get<std::string>();
   std::set<int64_t> disturbed;
@@ -93,7 +94,7 @@ Result<Side> ReadFileSide(const std::string& path) {
   const fs::path p(path);
   const std::string folder = p.parent_path().empty() ? "." : p.parent_path().string();
   RIDGE_ASSIGN_OR_RETURN(const std::string text, ReadBeneath(folder, p.filename().string()));
-  const Json rows = Json::parse(text, nullptr, false);
+  const Json rows = ParseJsonText<Json>(text);
   const auto bad = [&](std::string what) {
     return Fail(Code::kInvalidData, std::move(what))
         .Where(path)

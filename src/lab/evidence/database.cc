@@ -8,6 +8,8 @@
 #include <nlohmann/json.hpp>
 #include <variant>
 
+#include "base/json_text.h"
+
 namespace ridge::lab {
 namespace {
 
@@ -95,7 +97,7 @@ Status Fill(sqlite3* db, const BundleEvidence& e) {
        {std::pair{"name", x.name}, {"question", x.question}, {"flag", x.flag}, {"hardware", e.hardware}})
     RIDGE_RETURN_IF_ERROR(about.Row({std::string(key), value}));
   RIDGE_ASSIGN_OR_RETURN(Table environment, Table::Into(db, "environment", 3));
-  const Json j = Json::parse(e.environment_json, nullptr, false);
+  const Json j = ParseJsonText<Json>(e.environment_json);
   if (j.is_object() && j.contains("mlperf") && j["mlperf"].is_object()) {
     for (const auto& [field, answer] : j["mlperf"].items()) {
       if (!answer.is_object() || !answer.contains("value")) continue;

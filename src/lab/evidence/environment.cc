@@ -11,6 +11,7 @@
 #include <iterator>
 #include <set>
 
+#include "base/json_text.h"
 #include "lab/machine.h"
 #include "lab/monitor/recorded.h"
 
@@ -331,7 +332,7 @@ Json Environment(const EnvironmentFacts& facts) {
 }
 
 Result<std::string> HardwareOf(std::string_view environment_json) {
-  const Json j = Json::parse(environment_json, nullptr, false);
+  const Json j = ParseJsonText<Json>(environment_json);
   if (!j.is_object() || !j.contains("hardware") || !j["hardware"].is_string())
     return Fail(Code::kInvalidData, "no environment of the lab").Where("environment.json").Expected("a field hardware");
   return j["hardware"].get<std::string>();

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
 #include "lab/evidence/environment.h"
 #include "lab/evidence/files.h"
 #include "lab/roofline/roofline_json.h"
@@ -26,7 +27,7 @@ std::string String(const Json& row, const char* key) {
 }
 
 std::vector<Ceiling> CeilingsOf(const std::string& stdout_text, const RunOutput& output) {
-  const Json rows = Json::parse(stdout_text, nullptr, false);
+  const Json rows = ParseJsonText<Json>(stdout_text);
   std::vector<Ceiling> out;
   if (!rows.is_array() || rows.size() != output.tests.size()) return out;
   for (size_t i = 0; i < rows.size(); i++) {
@@ -75,7 +76,7 @@ Result<BundleEvidence> ReadEvidence(const Bundle& bundle) {
   }
   if (const auto text = ReadBeneath(e.folder, "roofline.json"); !text) {
     e.no_roofline = "no roofline of this machine and build was kept when the runs were made: ridge roofline leaves one";
-  } else if (auto roofline = FromJson(Json::parse(*text, nullptr, false)); roofline) {
+  } else if (auto roofline = FromJson(ParseJsonText<Json>(*text)); roofline) {
     e.roofline = std::move(*roofline);
   } else {
     e.no_roofline = roofline.error().Message();

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json_text.h"
 #include "lab/evidence/report.h"
 
 namespace ridge::lab {
@@ -90,7 +91,7 @@ DataTable EnvironmentTable(const BundleEvidence& e, const Wording& w) {
       .columns = {{w("Field", "字段")}, {w("Value", "值")}, {w("From, or why it is not known", "来源，或未知的原因")}},
       .folded = true,
       .caption = w("The machine: the 35 fields that MLPerf asks for", "设备：MLPerf 要求的 35 个字段")};
-  const Json j = Json::parse(e.environment_json, nullptr, false);
+  const Json j = ParseJsonText<Json>(e.environment_json);
   if (!j.is_object() || !j.contains("mlperf") || !j["mlperf"].is_object()) return t;
   for (const auto& [field, answer] : j["mlperf"].items()) {
     if (!answer.is_object()) continue;

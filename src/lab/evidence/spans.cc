@@ -6,6 +6,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "base/json_text.h"
+
 namespace ridge::lab {
 namespace {
 
@@ -70,7 +72,7 @@ bool HasRequests(const Json& j) { return j.is_object() && j.contains("requests")
 }  // namespace
 
 std::vector<Span> SpansOf(double begin_s, double end_s, std::string_view stdout_text) {
-  const Json j = Json::parse(stdout_text, nullptr, false);
+  const Json j = ParseJsonText<Json>(stdout_text);
   std::vector<Span> spans;
   if (j.is_array()) {
     spans = OfBench(j);
@@ -102,7 +104,7 @@ std::vector<Span> SpansOf(double begin_s, double end_s, std::string_view stdout_
 
 std::vector<RequestSpan> RequestsOf(double begin_s, double end_s, std::string_view stdout_text) {
   std::vector<RequestSpan> out;
-  const Json j = Json::parse(stdout_text, nullptr, false);
+  const Json j = ParseJsonText<Json>(stdout_text);
   if (!HasRequests(j)) return out;
   for (const Json& r : j["requests"]) {
     const auto times = TimesOf(j, r);

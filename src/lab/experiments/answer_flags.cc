@@ -8,6 +8,7 @@
 #include <set>
 #include <span>
 
+#include "base/json_text.h"
 #include "lab/experiments/prompts.h"
 #include "lab/quality/script.h"
 #include "text/utf8.h"
@@ -136,7 +137,7 @@ bool IsJsonWith(std::string_view text, const std::vector<std::string>& keys) {
     text.remove_suffix(std::min<size_t>(3, text.size()));
     trim();
   }
-  const nlohmann::json j = nlohmann::json::parse(text, nullptr, false);
+  const nlohmann::json j = ParseJsonText<nlohmann::json>(text);
   return j.is_object() && std::ranges::all_of(keys, [&](const std::string& k) { return j.contains(k); });
 }
 

@@ -14,6 +14,7 @@
 #include <random>
 #include <thread>
 
+#include "base/json_text.h"
 #include "lab/load/load.h"
 
 namespace ridge::lab {
@@ -285,7 +286,7 @@ class Client {
   }
 
   static std::string ErrorOf(const std::string& body) {
-    const Json j = Json::parse(body, nullptr, false);
+    const Json j = ParseJsonText<Json>(body);
     if (j.is_object() && j.contains("error") && j["error"].is_object() && j["error"].contains("message") &&
         j["error"]["message"].is_string())
       return ": " + j["error"]["message"].get<std::string>();
@@ -345,7 +346,7 @@ Result<std::string> FirstModel(const LoadOptions& options) {
   const std::string url = BaseOf(options.url) + "/v1/models";
   long status = 0;
   RIDGE_ASSIGN_OR_RETURN(const std::string text, Get(url, options.api_key, std::min(options.timeout_s, 30.0), status));
-  const Json j = Json::parse(text, nullptr, false);
+  const Json j = ParseJsonText<Json>(text);
   if (status == 200 && j.is_object() && j.contains("data") && j["data"].is_array() && !j["data"].empty() &&
       j["data"][0].is_object() && j["data"][0].contains("id") && j["data"][0]["id"].is_string())
     return j["data"][0]["id"].get<std::string>();
@@ -373,7 +374,7 @@ AnswerEvent ParseEvent(std::string_view data) {
     event.done = true;
     return event;
   }
-  const Json j = Json::parse(data, nullptr, false);
+  const Json j = ParseJsonText<Json>(data);
   if (!j.is_object()) {
     event.error = "an event that is no JSON object";
     return event;

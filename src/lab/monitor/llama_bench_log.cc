@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/json_text.h"
 #include "lab/monitor/recorded.h"
 
 namespace ridge::lab {
@@ -134,8 +135,7 @@ void ParseLlamaBench(std::string_view text, Recorded& out) {
   const size_t bracket = text.find("[\n");
   if (text.find("\"avg_ts\":") != std::string_view::npos && bracket != std::string_view::npos) {
     const size_t end = text.rfind(']');
-    const Json all =
-        Json::parse(text.substr(bracket, end == std::string_view::npos ? end : end + 1 - bracket), nullptr, false);
+    const Json all = ParseJsonText<Json>(text.substr(bracket, end == std::string_view::npos ? end : end + 1 - bracket));
     if (all.is_array()) {
       for (const Json& object : all)
         FromJson(object,
@@ -152,7 +152,7 @@ void ParseLlamaBench(std::string_view text, Recorded& out) {
     if (Words(line).empty()) continue;
     const size_t rows = out.rows.size();
     if (line.starts_with('{')) {
-      FromJson(Json::parse(line, nullptr, false), number, out);
+      FromJson(ParseJsonText<Json>(line), number, out);
     } else if (line.starts_with("INSERT INTO ") && line.find(") VALUES (") != std::string_view::npos) {
       const size_t open = line.find('('), values = line.find(") VALUES (");
       const std::vector<std::string> names = Cells(line.substr(open + 1, values - open - 1), '\'');

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "base/json_text.h"
 #include "base/math.h"
 #include "base/read_file.h"
 #include "sampling/candidates.h"
@@ -105,7 +106,7 @@ Fail Damaged(const std::string& path, std::string found) {
 }
 
 Result<ReferenceAbout> ParseAbout(const std::string& path, std::string_view text, uint64_t& n_tokens) {
-  const Json j = Json::parse(text, nullptr, false);
+  const Json j = ParseJsonText<Json>(text);
   ReferenceAbout about;
   try {
     about.model = j.at("model"), about.architecture = j.at("architecture");
@@ -248,7 +249,7 @@ Result<ReferenceWriter> ReferenceWriter::Create(const std::string& path, const R
                                    {"rows", about.rows},
                                    {"top", about.shape.top},
                                    {"tail_samples", about.shape.samples},
-                                   {"config", Json::parse(about.config, nullptr, false)}})
+                                   {"config", ParseJsonText<Json>(about.config)}})
                                  .dump(-1, ' ', false, Json::error_handler_t::replace);
   std::string start(kMagic);
   PutRaw(kVersion, start);

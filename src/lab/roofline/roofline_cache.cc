@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/atomic_file.h"
+#include "base/json_text.h"
 #include "base/read_file.h"
 #include "lab/roofline/roofline_json.h"
 
@@ -35,7 +36,7 @@ Result<std::optional<Roofline>> RooflineCache::Load(const std::string& fingerpri
   if (!fs::exists(path, ignored)) return std::optional<Roofline>();
   RIDGE_ASSIGN_OR_RETURN(const std::string text,
                          ReadFile(path, {.what = "the cached roofline", .most_bytes = 16 << 20}));
-  const auto document = nlohmann::ordered_json::parse(text, nullptr, false);
+  const auto document = ParseJsonText<nlohmann::ordered_json>(text);
   const auto damaged = [&](std::string found) {
     return Fail(Code::kInvalidData, "the cached roofline is damaged").Where(path).Found(std::move(found));
   };

@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "base/atomic_file.h"
+#include "base/json_text.h"
 #include "base/read_file.h"
 #include "lab/experiments/answer_flags.h"
 #include "lab/load/load.h"
@@ -92,7 +93,7 @@ Status WriteAsked(const AskedRun& run, const std::string& path) {
 }
 
 Result<RunOutput> ParseAsked(std::string_view text) {
-  const Json j = Json::parse(text, nullptr, false);
+  const Json j = ParseJsonText<Json>(text);
   if (!j.is_object() || !j.contains("requests") || !j["requests"].is_array() || !j.contains("settings"))
     return Fail(Code::kInvalidData, "no record of requests").Expected("the document that the lab writes");
   RunOutput out;
@@ -179,7 +180,7 @@ Status AskServer(const std::string& url, const std::string& model, const Workloa
                        .output_tokens = r.output_tokens,
                        .cached_tokens = r.cached_tokens};
     if (r.first_token_s) asked.last_token_s = r.chunk_s.empty() ? *r.first_token_s : r.chunk_s.back();
-    if (!r.timings.empty()) asked.timings = Json::parse(r.timings, nullptr, false);
+    if (!r.timings.empty()) asked.timings = ParseJsonText<Json>(r.timings);
     // An answer that ends at once has no text, and is an answer all the same.
     if (asked.error == "an answer without text") asked.error.clear();
     if (!asked.error.empty() && failed.empty()) failed = asked.error;

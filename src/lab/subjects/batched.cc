@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json_text.h"
 #include "lab/monitor/recorded.h"
 #include "lab/subjects/asked.h"
 #include "lab/subjects/llama_log.h"
@@ -45,7 +46,7 @@ class Batched : public Subject {
     RunOutput output;
     std::map<std::string, std::set<std::string>> settings;
     for (const std::string_view line : Lines(out)) {
-      const Json row = line.starts_with('{') ? Json::parse(line, nullptr, false) : Json();
+      const Json row = line.starts_with('{') ? ParseJsonText<Json>(line) : Json();
       if (!row.is_object() || !row.contains("speed_tg")) continue;
       const auto number = [&](const char* key) {
         return row.contains(key) && row[key].is_number() ? row[key].get<double>() : 0.0;

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/json_text.h"
 #include "lab/subjects/subject.h"
 
 namespace ridge::lab {
@@ -53,7 +54,7 @@ class Bench : public Subject {
   }
 
   Result<RunOutput> Parse(std::string_view out, std::string_view) const override {
-    const Json rows = Json::parse(out, nullptr, false);
+    const Json rows = ParseJsonText<Json>(out);
     if (!rows.is_array() || rows.empty())
       return Fail(Code::kInvalidData, "the subject printed no table of results")
           .Expected("the JSON array of bench -o json");

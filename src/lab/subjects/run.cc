@@ -3,6 +3,7 @@
 
 #include <filesystem>
 
+#include "base/json_text.h"
 #include "lab/subjects/asked.h"
 
 namespace ridge::lab {
@@ -42,7 +43,7 @@ class RunCommand : public Subject {
 
  private:
   static Result<AskedRequest> FromLedger(const Question& q, const std::string& out, const std::string&, AskedRun& run) {
-    const Json j = Json::parse(out, nullptr, false);
+    const Json j = ParseJsonText<Json>(out);
     if (!j.is_object() || !j.contains("config")) return Fail(Code::kInvalidData, "ridge run printed no document");
     run.settings = j["config"];
     if (j["config"].contains("model") && j["config"]["model"].is_string())

@@ -5,6 +5,7 @@
 
 #include <filesystem>
 
+#include "base/json_text.h"
 #include "lab/load/load.h"
 #include "lab/monitor/recorded.h"
 #include "lab/subjects/asked.h"
@@ -29,7 +30,7 @@ double OwnCpu() {
 
 Json JsonAt(const std::string& url) {
   const auto text = GetText(url, "", 5);
-  return text ? Json::parse(*text, nullptr, false) : Json();
+  return text ? ParseJsonText<Json>(*text) : Json();
 }
 
 // What it serves: llama.cpp tells in /props, vLLM and Ollama in /version and /api/version, others in nothing.
@@ -128,7 +129,7 @@ class Started : public Subject {
     if (llama_) {
       ReadLlamaSettings(text, run.settings);
     } else {
-      const Json j = Json::parse(text, nullptr, false);
+      const Json j = ParseJsonText<Json>(text);
       if (!j.is_object() || !j.contains("config")) return Fail(Code::kInvalidData, "ridge serve printed no document");
       run.settings = j["config"];
       std::filesystem::remove(said);
