@@ -5,12 +5,15 @@
 #include <chrono>
 #include <filesystem>
 #include <memory>
+#include <optional>
+#include <system_error>
 #include <utility>
 
 #include "base/atomic_file.h"
 #include "base/read_file.h"
 #include "commands.h"
 #include "engine/cache_file.h"
+#include "hub/files.h"
 #include "interrupt.h"
 #include "model_options.h"
 #include "server/server.h"
@@ -43,9 +46,10 @@ std::string ModelId(const Options& o, const std::string& path) {
   return typed == path ? std::filesystem::path(path).stem().string() : typed;
 }
 
-// Refuses a file that could never be written, or that is something else, before the model is loaded.
-Status CheckCacheFile(const Options& o) {
-  if (o.prefix_cache_file.empty()) return {};
+// Refuses a file that could never be written, or that is something else, before the model is loaded. The lock is held while the server runs: of two
+// servers on one file the second to end would write over what the first kept. It ends with the process, however that ends.
+Result<std::optional<hub::FileLock>> TakeCacheFile(const Options& o) {
+  if (o.prefix_cache_file.empty()) return std::nullopt;
   if (o.no_prefix_cache || o.embeddings) {
     return Fail(Code::kUsage, "there is no prefix cache to keep")
         .Where("--prefix-cache-file")
@@ -53,7 +57,18 @@ Status CheckCacheFile(const Options& o) {
   }
   auto file = AtomicFile::Create(o.prefix_cache_file);
   if (!file) return std::unexpected(std::move(file).error());
-  return CheckReplaces(o.prefix_cache_file, "saved prefix cache", {engine::kCacheFileBegins});
+  RIDGE_RETURN_IF_ERROR(CheckReplaces(o.prefix_cache_file, "saved prefix cache", {engine::kCacheFileBegins}));
+  std::error_code unknown;  // no such file yet: its folder is there
+  const std::filesystem::path path = std::filesystem::weakly_canonical(o.prefix_cache_file, unknown);
+  RIDGE_ASSIGN_OR_RETURN(
+      std::optional<hub::FileLock> lock,
+      hub::FileLock::TryAcquire((unknown || path.empty() ? o.prefix_cache_file : path.string()) + ".lock"));
+  if (lock) return lock;
+  return Fail(Code::kUnavailable, "another server keeps its prefix cache in this file")
+      .Where("--prefix-cache-file")
+      .Found(o.prefix_cache_file)
+      .Expected("a file for each server")
+      .Remedy("give another path, or end the other server first");
 }
 
 // What is wrong with a file is said, and the cache starts empty.
@@ -108,7 +123,7 @@ Status Serve(const Options& o, Output& out) {
     RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));
   }
   RIDGE_RETURN_IF_ERROR(o.model.Check(needs));
-  RIDGE_RETURN_IF_ERROR(CheckCacheFile(o));
+  RIDGE_ASSIGN_OR_RETURN(const std::optional<hub::FileLock> cache_lock, TakeCacheFile(o));
   // Before the model is loaded, so that a taken port is known at once. Destroyed last: see Server.
   RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Listen(o.server));
   if (!out.json) Note(fmt::format("{}: loading {}", server->url(), o.model.model()));

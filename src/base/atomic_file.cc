@@ -42,6 +42,10 @@ Error FromErrno(int reason, const char* what, const std::string& path) {
       code = Code::kNotFound;
       remedy = "create the folder first";
       break;
+    case ENAMETOOLONG:
+      code = Code::kInvalidArgument;
+      remedy = "choose a shorter name";
+      break;
     case EACCES:
     case EPERM:
     case EROFS:
@@ -59,10 +63,30 @@ std::string FolderOf(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
-// Beside the target, so that the rename stays on one file system; unique over processes and calls.
+std::string Unnamed(int fd) { return "/proc/self/fd/" + std::to_string(fd); }
+
+// Beside the target, so that the rename stays on one file system; unique over processes and calls. A name as long as the file system allows
+// leaves no room for more, so its end gives way.
 std::string TempName(const std::string& target) {
   static std::atomic<unsigned> counter{0};
-  return target + ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+  const std::string ending = ".tmp-" + std::to_string(::getpid()) + "-" + std::to_string(counter++);
+  const std::string folder = FolderOf(target);
+  const long most = ::pathconf(folder.c_str(), _PC_NAME_MAX);
+  const size_t begin = target.rfind('/') + 1;  // npos + 1 is 0
+  size_t keep = target.size() - begin;
+  if (most > 0 && keep + ending.size() > static_cast<size_t>(most)) {
+    keep = static_cast<size_t>(most) - std::min(ending.size(), static_cast<size_t>(most));
+    while (keep > 0 && (static_cast<unsigned char>(target[begin + keep]) & 0xC0) == 0x80) keep--;  // no half character
+  }
+  return target.substr(0, begin + keep) + ending;
+}
+
+// In a folder like /tmp only the owner of a file, or of the folder, may put another in its place.
+bool IsOthers(const struct stat& file, const std::string& folder) {
+  struct stat info{};
+  const uid_t self = ::geteuid();
+  return self != 0 && ::stat(folder.c_str(), &info) == 0 && (info.st_mode & S_ISVTX) != 0 && info.st_uid != self &&
+         file.st_uid != self;
 }
 
 }  // namespace
@@ -81,12 +105,23 @@ Result<AtomicFile> AtomicFile::Create(const std::string& path, unsigned mode) {
     }
     char resolved[PATH_MAX];
     if (::realpath(path.c_str(), resolved) != nullptr) file.target_ = resolved;
+    if (IsOthers(info, FolderOf(file.target_)))
+      return std::unexpected(FromErrno(EPERM, "cannot replace the file of another user", path));
+  } else if (errno != ENOENT) {  // such a path can never be opened
+    return std::unexpected(FromErrno(errno, "cannot create file", path));
   }
   if (path.empty() || path.back() == '/') {
     return Fail(Code::kInvalidArgument, "output has no file name").Where(path).Expected("the path of a file");
   }
+  // What Commit needs is tried now: hours may lie between.
+  if (TempName(file.target_).size() >= PATH_MAX)
+    return std::unexpected(FromErrno(ENAMETOOLONG, "cannot create file", path));
   const std::string folder = FolderOf(file.target_);
   file.fd_ = ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+  if (file.fd_ >= 0 && ::access(Unnamed(file.fd_).c_str(), F_OK) != 0) {  // no /proc, so it could never get its name
+    ::close(std::exchange(file.fd_, -1));
+    errno = EOPNOTSUPP;
+  }
   if (file.fd_ < 0 && errno != ENOENT && errno != EACCES && errno != EROFS && errno != EMFILE && errno != ENFILE) {
     file.temp_ = TempName(file.target_);
     file.fd_ = ::open(file.temp_.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, mode);
@@ -167,7 +202,7 @@ Status AtomicFile::Commit() {
   RIDGE_RETURN_IF_ERROR(Flush());
   if (::fsync(fd_) != 0) return std::unexpected(FromErrno(errno, "cannot write file to the disk", path_));
   if (temp_.empty()) {
-    const std::string unnamed = "/proc/self/fd/" + std::to_string(fd_);
+    const std::string unnamed = Unnamed(fd_);
     const std::string temp = TempName(target_);
     if (::linkat(AT_FDCWD, unnamed.c_str(), AT_FDCWD, temp.c_str(), AT_SYMLINK_FOLLOW) != 0) {
       return std::unexpected(FromErrno(errno, "cannot name file", path_));

@@ -22,7 +22,8 @@ namespace ridge {
 
 class AtomicFile {
  public:
-  // Errors: kInvalidArgument (not a regular file), kNotFound (no such folder), kPermissionDenied, kResourceExhausted.
+  // Errors: kInvalidArgument (not a regular file, too long a name), kNotFound (no such folder), kPermissionDenied, kResourceExhausted. What would
+  // make Commit fail is found here where it can be known.
   // mode: who may read and write it, less the process's umask.
   static Result<AtomicFile> Create(const std::string& path, unsigned mode = 0666);
 

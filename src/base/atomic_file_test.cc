@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <climits>
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -108,6 +109,30 @@ TEST_F(AtomicFileTest, NoRoomIsAnErrorAndLeavesTheOldFile) {
   EXPECT_EQ(written.error().code, Code::kResourceExhausted);
   EXPECT_EQ(Read(Path("x")), "old");
   EXPECT_EQ(Entries(), 1u);
+}
+
+TEST_F(AtomicFileTest, ANameIsAsLongAsTheFolderAllowsOrRefusedAtOnce) {
+  const auto most = static_cast<size_t>(::pathconf(folder_.c_str(), _PC_NAME_MAX));
+  for (const std::string& name : {std::string(most, 'n'), std::string(most - 4, 'n') + "\xe2\x82\xac",
+                                  std::string(most - 8, 'n') + "\xe2\x82\xac", std::string(most - 16, 'n')}) {
+    auto file = AtomicFile::Create(Path(name));
+    ASSERT_TRUE(file) << file.error().Message();
+    ASSERT_TRUE(file->Write("new"));
+    const Status named = file->Commit();
+    EXPECT_TRUE(named) << named.error().Message();
+    EXPECT_EQ(Read(Path(name)), "new");
+  }
+  EXPECT_EQ(Entries(), 4u);
+  const auto refused = AtomicFile::Create(Path(std::string(most + 1, 'n')));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kInvalidArgument);
+  EXPECT_FALSE(refused.error().remedy.empty());
+  // A path that opens, but leaves no room for the name it has on the way.
+  std::string deep = folder_.string();
+  while (deep.size() + 2 < PATH_MAX - 10) deep += "/.";
+  EXPECT_EQ(AtomicFile::Create(deep + "/x").error().code, Code::kInvalidArgument);
+  std::ofstream(Path("file")) << "a";
+  EXPECT_EQ(AtomicFile::Create(Path("file") + "/x").error().code, Code::kNotFound);
 }
 
 TEST_F(AtomicFileTest, SameFileSeesThroughLinks) {

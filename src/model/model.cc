@@ -1,12 +1,53 @@
 #include "model/model.h"
 
 #include <algorithm>
+#include <charconv>
+#include <optional>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include "model/builder.h"
 #include "model/config.h"
 
 namespace ridge::model {
+
+namespace {
+
+// The block of "blk.12.attn_q.weight"; none for other names.
+std::optional<int64_t> BlockOf(std::string_view name) {
+  if (!name.starts_with("blk.")) return std::nullopt;
+  int64_t block = -1;
+  const auto [end, error] = std::from_chars(name.data() + 4, name.data() + name.size(), block);
+  if (error != std::errc() || end == name.data() + name.size() || *end != '.' || block < 0) return std::nullopt;
+  return block;
+}
+
+// Blocks that the graph leaves out are those that predict further tokens (MTP), and nothing else: a block of the model itself that is passed over
+// would change every answer. Where the count of blocks and the tensors tell different things, one of them is wrong.
+Status CheckBlocks(const gguf::File& file, const Config& config) {
+  const int64_t all = config.layers + config.unused_layers;
+  std::set<int64_t> predict;
+  for (const gguf::TensorInfo& tensor : file.tensors()) {
+    const std::optional<int64_t> block = BlockOf(tensor.name);
+    if (block && tensor.name.find(".nextn.") != std::string::npos) predict.insert(*block);
+  }
+  for (const gguf::TensorInfo& tensor : file.tensors()) {
+    const std::optional<int64_t> block = BlockOf(tensor.name);
+    if (!block || *block < config.layers || predict.contains(*block)) continue;
+    const bool beyond = *block >= all;
+    return Fail(Code::kInvalidData, beyond ? "a block beyond the count of blocks"
+                                           : "a block that is to predict further tokens has no tensor for that")
+        .Where(tensor.name)
+        .Found(config.architecture + (beyond ? ".block_count " + std::to_string(all)
+                                             : ".nextn_predict_layers " + std::to_string(config.unused_layers)))
+        .Expected(beyond ? "at least " + std::to_string(*block + 1) : "blk." + std::to_string(*block) + ".nextn.*")
+        .Remedy("the file does not fit its own metadata; get it again or convert it again");
+  }
+  return {};
+}
+
+}  // namespace
 
 Result<std::unique_ptr<Model>> Model::Load(gguf::File file, ModelOutput output, int64_t first_layers) {
   std::unique_ptr<Model> model(new Model(std::move(file)));
@@ -22,6 +63,7 @@ Result<std::unique_ptr<Model>> Model::Load(gguf::File file, ModelOutput output, 
         .Expected("one of: " + known);
   }
   RIDGE_ASSIGN_OR_RETURN(model->config_, ReadConfig(model->file_, architecture));
+  RIDGE_RETURN_IF_ERROR(CheckBlocks(model->file_, model->config_));
   if (Config& c = model->config_; first_layers > 0 && first_layers < c.layers) {
     c.unused_layers += c.layers - first_layers;
     c.layers = first_layers;

@@ -302,6 +302,35 @@ TEST(Model, LayersThatPredictFurtherTokensAreLeftAside) {
   EXPECT_EQ(Refused(recipe).where, "qwen35.nextn_predict_layers");
 }
 
+TEST(Model, ACountOfBlocksThatContradictsTheTensorsIsRefused) {
+  for (const std::string& architecture : Architectures()) {
+    const bool lists = architecture == "qwen35";  // whose layers differ: fewer of them are another model
+    Recipe recipe = Small(architecture);
+    recipe.keys.at(".block_count") = Value::U32(1);
+    const Error fewer = Refused(recipe);
+    if (!lists) EXPECT_EQ(fewer.found, architecture + ".block_count 1") << fewer.Message();
+    if (!lists) EXPECT_TRUE(fewer.where.starts_with("blk.1.")) << fewer.Message();
+    if (!lists) EXPECT_EQ(fewer.expected, "at least 2");
+    recipe.keys.at(".block_count") = Value::U32(3);
+    EXPECT_NE(Refused(recipe).Message().find("blk.2."), std::string::npos);
+  }
+  // A block that is said to predict further tokens, but is one of the model's own.
+  Recipe recipe = Small("llama");
+  recipe.keys.insert({".nextn_predict_layers", Value::U32(1)});
+  const Error error = Refused(recipe);
+  EXPECT_TRUE(error.where.starts_with("blk.1.")) << error.Message();
+  EXPECT_EQ(error.found, "llama.nextn_predict_layers 1");
+  // Such a block may stand behind the count too; names that only look like a block's are no block's.
+  recipe = Small("llama");
+  recipe.tensors["blk.2.attn_q.weight"] = {64, 64};
+  EXPECT_EQ(Refused(recipe).where, "blk.2.attn_q.weight");
+  recipe.tensors["blk.2.nextn.eh_proj.weight"] = {128, 64};
+  recipe.tensors["blk.99999999999999999999.x"] = recipe.tensors["blk.-1.x"] = recipe.tensors["blk.9"] = {8, 8};
+  const auto model = Load(recipe);
+  ASSERT_TRUE(model) << model.error().Message();
+  EXPECT_EQ((*model)->unused().size(), 5u);
+}
+
 TEST(Model, RecurrentLayersAreThoseOfTheList) {
   Recipe recipe = Small("qwen35");
   recipe.keys.erase(".full_attention_interval");

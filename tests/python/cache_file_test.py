@@ -134,6 +134,43 @@ class CacheFile(unittest.TestCase):
             with open(notes, "rb") as file:
                 self.assertEqual(file.read(), content)
 
+    def refused(self, path, status, *says):
+        done = subprocess.run([RIDGE, "serve", "-m", self.model("llama"), "--port", "0", "--prefix-cache-file", path], capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
+        self.assertEqual(done.returncode, status, done.stderr)
+        errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+        self.assertEqual(len(errors), 1, done.stderr)
+        for part in says:
+            self.assertIn(part, errors[0])
+        self.assertNotIn("loading", done.stderr, "known before the model is read")
+
+    def test_one_server_to_a_file(self):
+        saved, link = self.path("shared.prefixes"), self.path("link.prefixes")
+        os.symlink(self.folder, self.path("elsewhere"))
+        with self.server(self.model("llama"), saved) as first:
+            for path in (saved, self.path("./shared.prefixes"), self.path("elsewhere/shared.prefixes")):
+                self.refused(path, 1, "another server", "--prefix-cache-file")
+            self.ask(first, PROMPT)
+            self.stop(first)
+        os.symlink(saved, link)
+        with self.server(self.model("llama"), link) as second:
+            self.assertGreater(second.document["config"]["prefix_cache_file"]["tokens"], 0)
+            self.refused(saved, 1, "another server")
+            second.child.send_signal(signal.SIGKILL)
+            second.child.communicate()
+        with self.server(self.model("llama"), saved) as third:  # a killed server keeps nobody out
+            self.assertGreater(third.document["config"]["prefix_cache_file"]["tokens"], 0)
+            self.stop(third)
+
+    def test_a_name_that_cannot_be_is_refused_before_the_model_is_read(self):
+        for name in ("n" * 256, "n" * 251, "x/" * 2100 + "y"):
+            with self.subTest(name=name[:3], length=len(name)):
+                self.refused(self.path(name), 1, "too long")
+        longest = self.path("n" * 250)
+        with self.server(self.model("llama"), longest) as server:
+            self.ask(server, PROMPT)
+            self.assertIn("saved to", self.stop(server))
+        self.assertTrue(os.path.getsize(longest) > 0)
+
     def test_wrong_usage(self):
         for status, arguments in ((2, ["--prefix-cache-file", self.path("a"), "--no-prefix-cache"]), (2, ["--prefix-cache-file", self.path("a"), "--embeddings"]),
                                   (1, ["--prefix-cache-file", self.path("no/such/a")]), (1, ["--prefix-cache-file", self.folder])):
