@@ -5,6 +5,7 @@
 #include <memory>
 #include <utility>
 
+#include "base/planted.h"
 #include "ceilings.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -24,6 +25,8 @@ using service::TextEvent;
 using service::TextRequest;
 using service::TextStream;
 
+constexpr Stage kStages[] = {Stage::kTokenize, Stage::kQueue,  Stage::kPrefill,
+                             Stage::kDecode,   Stage::kSample, Stage::kDetokenize};
 constexpr std::chrono::milliseconds kPoll{50};  // how soon Ctrl-C is noticed while the engine computes
 
 struct Options {
@@ -32,7 +35,7 @@ struct Options {
   SpeculationOptions speculation{"off"};
   TextInput input;
   int64_t max_tokens = -1;
-  std::string system;
+  std::string system, planted;
   bool chat = false, single_turn = false, no_chat = false, ignore_eos = false, op_times = false;
   std::vector<std::string> stops;
 };
@@ -116,6 +119,10 @@ Status Run::Load() {
 Status Run::Execute() {
   RIDGE_RETURN_IF_ERROR(CheckUsage());
   RIDGE_ASSIGN_OR_RETURN(speculation_, options_.speculation.Resolve());
+  if (!options_.planted.empty()) {
+    RIDGE_RETURN_IF_ERROR(Plant(options_.planted, kStages));
+    Note(fmt::format("a sleep is planted on purpose: {} ms", options_.planted));
+  }
   RIDGE_RETURN_IF_ERROR(options_.system.empty() ? Status() : CheckUtf8(options_.system, "-sys"));
   std::string text;
   if (options_.input.given()) {
@@ -189,6 +196,7 @@ Json Run::Config() const {
   config["stop"] = options_.stops;
   config["seed"] = sampling_.seed;
   config["sampling"] = SamplingJson(sampling_);
+  config["planted_sleep"] = options_.planted.empty() ? Json(nullptr) : Json(options_.planted);
   return config;
 }
 
@@ -326,6 +334,9 @@ void AddRun(CLI::App& root, Invocation& invocation) {
   app->add_flag("--ignore-eos", options->ignore_eos, "the model's end tokens do not end the answer");
   app->add_flag("--op-times", options->op_times,
                 "time every op of the program, and end with how long each kind took in prefill and decode");
+  app->add_option("--plant-sleep", options->planted,
+                  "STAGE=MS: a sleep in one stage, to see that the ledger finds it (tokenize, queue, prefill, decode, "
+                  "sample, detokenize)");
   options->sampling.Add(app);
   invocation.Bind(app, [options](Output& out) { return Run(*options, out).Execute(); });
 }

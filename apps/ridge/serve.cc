@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/atomic_file.h"
+#include "base/planted.h"
 #include "base/read_file.h"
 #include "commands.h"
 #include "engine/cache_file.h"
@@ -27,6 +28,8 @@ namespace {
 using server::Server;
 using service::Service;
 
+constexpr Stage kStages[] = {Stage::kReceive, Stage::kTokenize,   Stage::kQueue,   Stage::kPrefill, Stage::kDecode,
+                             Stage::kSample,  Stage::kDetokenize, Stage::kDeliver, Stage::kWrite};
 constexpr int64_t kScoreRows = 32;  // tokens of prompts that a step may give log-probabilities of
 
 struct Options {
@@ -34,7 +37,7 @@ struct Options {
   server::ServerOptions server;
   int64_t running = 8, waiting = 1024;
   SpeculationOptions speculation{"auto"};
-  std::string kv_memory, alias, prefix_cache_file;
+  std::string kv_memory, alias, prefix_cache_file, planted;
   double stall_s = server::Context().stall_s;
   bool no_prefix_cache = false, embeddings = false;
 };
@@ -124,6 +127,10 @@ Status Serve(const Options& o, Output& out) {
   }
   RIDGE_RETURN_IF_ERROR(o.model.Check(needs));
   RIDGE_ASSIGN_OR_RETURN(const std::optional<hub::FileLock> cache_lock, TakeCacheFile(o));
+  if (!o.planted.empty()) {
+    RIDGE_RETURN_IF_ERROR(Plant(o.planted, kStages));
+    Note(fmt::format("a sleep is planted on purpose: {} ms", o.planted));
+  }
   // Before the model is loaded, so that a taken port is known at once. Destroyed last: see Server.
   RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Listen(o.server));
   if (!out.json) Note(fmt::format("{}: loading {}", server->url(), o.model.model()));
@@ -135,6 +142,10 @@ Status Serve(const Options& o, Output& out) {
   std::unique_ptr<service::Embedder> embedder;
   Json cache_file = nullptr;
   if (embeddings) {
+    if (!o.planted.empty())
+      return Fail(Code::kUsage, "embeddings have no ledger")
+          .Where("--plant-sleep")
+          .Found("a model that gives embeddings");
     if (!o.prefix_cache_file.empty()) {
       return Fail(Code::kUsage, "there is no prefix cache to keep")
           .Where("--prefix-cache-file")
@@ -170,6 +181,7 @@ Status Serve(const Options& o, Output& out) {
   if (out.json) {
     Json config = ConfigJson(loaded);
     config["embeddings"] = embeddings;
+    config["planted_sleep"] = o.planted.empty() ? Json(nullptr) : Json(o.planted);
     if (!embeddings) {
       config["max_running"] = o.running;
       config["max_waiting"] = o.waiting;
@@ -245,6 +257,9 @@ void AddServe(CLI::App& root, Invocation& invocation) {
                   "seconds that a step may last before /health says that the engine is stalled")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
+  app->add_option("--plant-sleep", options->planted,
+                  "STAGE=MS: a sleep in one stage of each request, to see that ledger and diagnosis find it (receive, "
+                  "tokenize, queue, prefill, decode, sample, detokenize, deliver, write)");
   app->add_option("--max-connections", server.max_connections, "open connections; more are refused")
       ->capture_default_str()
       ->check(CLI::Range(1, 65536));

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "base/planted.h"
 #include "sampling/log_probability.h"
 #include "sampling/sampler.h"
 
@@ -385,7 +386,13 @@ void Engine::Step() {
     Publish();
     return PublishLoad();
   }
+  const auto first = [](const Chunk& chunk) { return !chunk.sequence->work->begun; };
+  const auto decodes = [](const Chunk& chunk) { return chunk.sequence->generated() > 0; };
+  const bool begins = std::ranges::any_of(plan.chunks, first);
+  if (begins) SleepIfPlanted(Stage::kQueue);
   const Clock::time_point begin = Clock::now();
+  if (begins) SleepIfPlanted(Stage::kPrefill);
+  if (std::ranges::any_of(plan.chunks, decodes)) SleepIfPlanted(Stage::kDecode);
   for (const Chunk& chunk : plan.chunks) {
     Work& work = *chunk.sequence->work;
     if (work.begun) continue;
@@ -565,6 +572,7 @@ bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
   Work& work = *sequence.work;
   const std::span<float> logits = runner_.logits(row);
   const Clock::time_point begin = Clock::now();
+  SleepIfPlanted(Stage::kSample);
   if (work.draw_failed) throw std::bad_alloc();
   if (work.logprobs >= 0) raw_logits_.assign(logits.begin(), logits.end());  // the sampler changes the row
   const double draw_ms = work.drawn ? work.draw_ms : 0;

@@ -9,6 +9,7 @@
 #include <random>
 #include <utility>
 
+#include "base/planted.h"
 #include "server/api_error.h"
 #include "server/logprobs.h"
 #include "service/receipt_sum.h"
@@ -16,6 +17,7 @@
 namespace ridge::server {
 namespace {
 
+using Clock = std::chrono::steady_clock;
 using service::Receipt;
 using service::TextEvent;
 using service::TextStream;
@@ -41,6 +43,13 @@ struct Choice {
   bool done = false;
   bool echoed = false;  // with log-probabilities
   std::string_view finish;
+};
+
+// The first text of all choices, on its way out.
+struct FirstOut {
+  size_t choice = 0;
+  Clock::time_point placed;                                 // in the answer
+  std::optional<Clock::time_point> written = std::nullopt;  // the socket has taken it
 };
 
 // The tokens of a prompt, as their log-probabilities come.
@@ -82,6 +91,10 @@ class Answer final : public Source {
       response.body = Whole();
     }
     return true;
+  }
+
+  void Written() override {
+    if (first_ && !first_->written) first_->written = Clock::now();
   }
 
  private:
@@ -158,6 +171,7 @@ class Answer final : public Source {
         case TextStream::Got::kEnd: return Finish(i, response, out);
         case TextStream::Got::kEvent: break;
       }
+      SleepIfPlanted(Stage::kDeliver);
       choice.text += event.text;
       if (form_.logprobs) {
         for (const service::ScoredToken& scored : event.scored)
@@ -165,6 +179,7 @@ class Answer final : public Source {
       }
       if (!form_.stream || (event.text.empty() && event.scored.empty())) continue;
       Chunk(out, Piece(i, event.text, form_.logprobs ? choice.logprobs.Take() : "null"));
+      if (!first_ && !event.text.empty() && form_.echo.empty()) first_ = {.choice = i, .placed = Clock::now()};
     }
   }
 
@@ -261,16 +276,31 @@ class Answer final : public Source {
 
   std::string Ledger() const {
     std::vector<Receipt> receipts;
-    for (const Choice& choice : choices_) receipts.push_back(choice.stream->receipt());
+    for (const Choice& choice : choices_) {
+      receipts.push_back(choice.stream->receipt());
+      // Of an answer in one piece, or behind an echo, no client sees a first text.
+      if (!first_ || &choice != &choices_[first_->choice]) receipts.back().first_text.reset();
+    }
+    if (first_ && receipts[first_->choice].first_text) Complete(*receipts[first_->choice].first_text);
     Json ledger = service::ReceiptJson(service::AtOnce(receipts, static_cast<size_t>(form_.n)));
     ledger["seed"] = static_cast<int64_t>(form_.seed);  // as a request may give it: -1 is not 2^64 - 1
     return ledger.dump();
+  }
+
+  // What HTTP adds, before and behind the service.
+  void Complete(service::FirstText& text) const {
+    const auto ms = [](Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
+    text.receive_ms = ms(text.submitted - form_.arrived);
+    text.deliver_ms = ms(first_->placed - text.chosen) - text.detokenize_ms;
+    if (first_->written) text.write_ms = ms(*first_->written - first_->placed);
+    text.total_ms = ms(first_->written.value_or(first_->placed) - form_.arrived);
   }
 
   const Context* context_;
   AnswerForm form_;
   std::vector<Choice> choices_;
   std::vector<PromptScores> prompts_;  // where their log-probabilities were asked for
+  std::optional<FirstOut> first_;
   std::string head_;
   size_t open_ = 0;
   bool begun_ = false;

@@ -6,6 +6,7 @@
 // choice's last chunk. The ledger stands in the field `ridge`, of a stream in its last chunk. Dropping the reply cancels what runs.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,6 +28,7 @@ struct AnswerForm {
   std::vector<bool> echo_special = {};  // by prompt: the text spells control tokens out
   std::string prompt_field = {};        // for errors
   uint64_t seed = 0;
+  std::chrono::steady_clock::time_point arrived = {};  // of the request
 };
 
 // streams: n of each prompt, prompt by prompt. They must wake whoever pulls.

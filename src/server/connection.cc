@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/planted.h"
 #include "server/api_error.h"
 #include "server/hub.h"
 #include "server/routes.h"
@@ -162,6 +163,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     parser.body_limit(kBodyBytes);
     parser.eager(false);
     idle_ = buffer_.size() == 0;
+    arrived_ = std::chrono::steady_clock::now();  // of what came while an answer was under way: its turn
     Arm(idle_ ? kIdle : kHeader);
     bool checked = false;
     size_t head_bytes = 0, rest_bytes = 0;  // consumed before and after the end of the head
@@ -197,6 +199,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (parser.is_done()) break;
       if (error != http::error::need_more && buffer_.size() > 0) continue;
       const size_t came = co_await Read();
+      if (came > 0 && idle_) arrived_ = std::chrono::steady_clock::now();
       if (came > 0) continue;
       if (timed_out_ && !idle_) co_return Wrong(Plain(408, "the request took too long to arrive"));
       if (!idle_ && !gone_) co_return Wrong(Plain(400, "the request ends before its end"));
@@ -299,7 +302,9 @@ class Connection : public std::enable_shared_from_this<Connection> {
       task->request.body = std::move(message.body());
       task->request.wake = [waker = waker_] { waker->Notify(); };
       task->request.gone = shared_gone_;
+      task->request.arrived = arrived_;
     }
+    SleepIfPlanted(Stage::kReceive);
     if (task->request.body.size() <= kInlineBytes && !Computes(task->request)) {
       task->reply = Dispatch(hub_.context, task->request);
     } else {
@@ -350,8 +355,10 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (!events.empty()) out += old ? events : Chunk(events);
       if (done && streamed && !old) out += kLastChunk;
       if (!out.empty()) {
+        if (!events.empty()) SleepIfPlanted(Stage::kWrite);
         const bool written = co_await Write(out);
         if (!written) break;
+        reply.rest->Written();
       }
       if (done) {
         reply.rest.reset();
@@ -376,7 +383,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   size_t charged_bytes_ = 0;
   std::optional<ApiError> wrong_;
   std::shared_ptr<std::atomic<bool>> shared_gone_ = std::make_shared<std::atomic<bool>>(false);
-  bool served_ = false;  // a request at least
+  std::chrono::steady_clock::time_point arrived_;  // the first bytes of this request
+  bool served_ = false;                            // a request at least
   bool idle_ = true, timed_out_ = false, gone_ = false, watching_ = false, stop_watch_ = false;
 };
 

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -23,6 +24,7 @@ struct Request {
   std::string path;           // as it came, without the query
   std::string authorization;  // the header's value, or empty
   std::string body;
+  std::chrono::steady_clock::time_point arrived = {};  // its first bytes were there
   // Thread-safe, cheap, may be called after the connection is gone: "look at the Source again".
   std::function<void()> wake;
   std::shared_ptr<const std::atomic<bool>> gone;  // the client went away: what is computed is for nobody
@@ -42,6 +44,8 @@ class Source {
   // Takes what is there, without waiting; the request's wake says when to look again. Streams append to `out`; an answer in one piece
   // writes `response`, which is sent when this returns true: there is nothing more.
   virtual bool Pull(Response& response, std::string& out) = 0;
+  // The socket has taken all that Pull gave.
+  virtual void Written() {}
 };
 
 struct Reply {

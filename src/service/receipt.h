@@ -13,6 +13,22 @@
 
 namespace ridge::service {
 
+// Where the time until the first text went that the reader was shown: several tokens where the first ones gave none. The parts and other_ms() sum to
+// total_ms.
+struct FirstText {
+  engine::Clock::time_point submitted, chosen;  // Submit, and when its last token was drawn
+  std::optional<double> receive_ms;             // HTTP and JSON, before Submit; none: it came otherwise
+  double tokenize_ms = 0, queue_ms = 0, prompt_ms = 0, decode_ms = 0, sample_ms = 0;
+  double detokenize_ms = 0;        // of its last token: the others' was hidden behind steps
+  double deliver_ms = 0;           // from the draw to the reader, or to its place in the answer, without detokenize_ms
+  std::optional<double> write_ms;  // until the socket had taken it; none: no socket, or not known when this was told
+  double total_ms = 0;
+  double other_ms() const {
+    return total_ms - receive_ms.value_or(0) - tokenize_ms - queue_ms - prompt_ms - decode_ms - sample_ms -
+           detokenize_ms - deliver_ms - write_ms.value_or(0);
+  }
+};
+
 struct Receipt {
   engine::FinishReason reason = engine::FinishReason::kFailed;
   double tokenize_ms = 0;  // template and tokenizer
@@ -31,6 +47,7 @@ struct Receipt {
   double detokenize_after_ms = 0;                // of it, when the engine was done: not hidden behind a decode step
   std::optional<double> predicted_ttft_ms = {};  // when it was submitted; of several answers the first one's
   std::optional<double> ttft_ms;                 // from Submit to the first token
+  std::optional<FirstText> first_text = {};      // none: no text was shown
   int64_t nan_logits = 0;
   int64_t preemptions = 0, drafts_proposed = 0, drafts_accepted = 0, kv_pages = 0,
           computed_n = 0;                  // see engine::Summary

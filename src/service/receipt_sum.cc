@@ -19,6 +19,23 @@ Json CacheMissJson(const Receipt& r) {
   return miss;
 }
 
+Json FirstTextMs(const Receipt& r) { return r.first_text ? Json(r.first_text->total_ms) : Json(nullptr); }
+
+Json FirstTextParts(const Receipt& r) {
+  if (!r.first_text) return nullptr;
+  const FirstText& t = *r.first_text;
+  return {{"receive", OrNull(t.receive_ms)},
+          {"tokenize", t.tokenize_ms},
+          {"queue", t.queue_ms},
+          {"prefill", t.prompt_ms},
+          {"decode", t.decode_ms},
+          {"sample", t.sample_ms},
+          {"detokenize", t.detokenize_ms},
+          {"deliver", t.deliver_ms},
+          {"write", OrNull(t.write_ms)},
+          {"other", t.other_ms()}};
+}
+
 // By the time that each answer's decoding took; nothing where nothing was drafted.
 std::optional<double> MeanGain(std::span<const Receipt> receipts) {
   double with = 0, without = 0;
@@ -76,6 +93,7 @@ ReceiptSum InTurn(std::span<const Receipt> turns) {
     all.total_ms += r.total_ms;
     all.kv_pages = std::max(all.kv_pages, r.kv_pages);
     if (!all.ttft_ms) all.ttft_ms = r.ttft_ms;
+    if (!all.first_text) all.first_text = r.first_text;
   }
   all.speculation_gain = MeanGain(turns);
   return sum;
@@ -95,6 +113,7 @@ ReceiptSum AtOnce(std::span<const Receipt> receipts, size_t answers) {
     all.total_ms = std::max(all.total_ms, r.total_ms);
     all.kv_pages += r.kv_pages;
     if (r.ttft_ms) all.ttft_ms = std::min(all.ttft_ms.value_or(*r.ttft_ms), *r.ttft_ms);
+    if (!all.first_text) all.first_text = r.first_text;
   }
   all.speculation_gain = MeanGain(receipts);
   return sum;
@@ -120,6 +139,8 @@ Json ReceiptJson(const ReceiptSum& sum) {
           {"detokenize_ms", r.detokenize_ms},
           {"ttft_ms", OrNull(r.ttft_ms)},
           {"predicted_ttft_ms", OrNull(r.predicted_ttft_ms)},
+          {"first_text_ms", FirstTextMs(r)},
+          {"first_text_parts_ms", FirstTextParts(r)},
           {"total_ms", r.total_ms},
           {"computed_n", r.computed_n},
           {"preemptions", r.preemptions},

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "backend/probe.h"
+#include "base/planted.h"
 #include "base/topology.h"
 #include "gguf/gguf.h"
 #include "graph/graph.h"
@@ -129,6 +130,7 @@ TextStream::Got TextStream::Take(engine::TokenEvent& token, TextEvent& event) {
   }
   const Clock::time_point begin = Clock::now();
   const bool visible = ticket_.outbox->finished();
+  SleepIfPlanted(Stage::kDetokenize);
   ids_.push_back(token.token);
   event.token = token.token;
   at_end_token_ = token.stop;
@@ -154,11 +156,30 @@ TextStream::Got TextStream::Take(engine::TokenEvent& token, TextEvent& event) {
   receipt_.draft_ms += token.draft_ms;
   if (token.decode_ms > 0) receipt_.decode_steps++;
   receipt_.sample_ms += token.sample_ms;
+  last_chosen_ = token.at;
   const double ms = MsSince(begin);
+  NoteFirstText(event, ms);
   receipt_.detokenize_ms += ms;
   if (visible) receipt_.detokenize_after_ms += ms;
   if (matcher_.matched()) Cancel();
   return Got::kEvent;
+}
+
+// What of it the engine knows, queue_ms and prompt_ms, comes with the end.
+void TextStream::NoteFirstText(const TextEvent& event, double detokenize_ms) {
+  if (event.text.empty() || receipt_.first_text) return;
+  const Clock::time_point now = Clock::now();
+  const auto ms = [](Clock::duration d) { return std::chrono::duration<double, std::milli>(d).count(); };
+  receipt_.first_text = {.submitted = submitted_,
+                         .chosen = last_chosen_,
+                         .receive_ms = std::nullopt,
+                         .tokenize_ms = receipt_.tokenize_ms,
+                         .decode_ms = receipt_.predicted_ms,
+                         .sample_ms = receipt_.sample_ms,
+                         .detokenize_ms = detokenize_ms,
+                         .deliver_ms = ms(now - last_chosen_) - detokenize_ms,
+                         .write_ms = std::nullopt,
+                         .total_ms = ms(now - submitted_)};
 }
 
 // The message of a prompt's token. What stands between two texts belongs to the second, but what ends a text to the first.
@@ -186,6 +207,7 @@ TextStream::Got TextStream::End(TextEvent& event) {
     }
     Release(event);
     const double ms = MsSince(begin);
+    NoteFirstText(event, ms);
     receipt_.detokenize_ms += ms;
     receipt_.detokenize_after_ms += ms;
     if (!event.text.empty() || !event.scored.empty()) return Got::kEvent;
@@ -195,6 +217,10 @@ TextStream::Got TextStream::End(TextEvent& event) {
   receipt_.reason = matcher_.matched() ? FinishReason::kStop : summary.reason;
   receipt_.queue_ms = summary.queue_ms;
   receipt_.prompt_ms = summary.prompt_ms;
+  if (receipt_.first_text) {
+    receipt_.first_text->queue_ms = summary.queue_ms;
+    receipt_.first_text->prompt_ms = summary.prompt_ms;
+  }
   receipt_.prompt_chunks = summary.prompt_chunks;
   receipt_.cache_n = summary.cached_tokens;
   receipt_.predicted_ttft_ms = summary.predicted_ttft_ms;
@@ -306,6 +332,7 @@ Status CheckKwargs(const nlohmann::ordered_json& kwargs) {
 }  // namespace
 
 Result<Service::Prompt> Service::Tokenize(const TextRequest& request) const {
+  SleepIfPlanted(Stage::kTokenize);
   Prompt prompt;
   std::string text = request.prompt;
   std::vector<size_t> plain;

@@ -93,6 +93,7 @@ class TextStream {
   Got Take(engine::TokenEvent& token, TextEvent& event);
   void Release(TextEvent& event);
   Got End(TextEvent& event);
+  void NoteFirstText(const TextEvent& event, double detokenize_ms);
   std::optional<int64_t> MessageAt(int64_t token) const;
 
   engine::Engine* engine_;
@@ -110,7 +111,7 @@ class TextStream {
   const text::Tokenizer* tokenizer_;
   std::vector<size_t> message_ends_;  // of a conversation: where each message's text ends in the rendered prompt
   bool bos_added_ = false;            // prompt_ids_ begins with a token that the rendered text does not spell
-  engine::Clock::time_point submitted_;
+  engine::Clock::time_point submitted_, last_chosen_;
   bool flushed_ = false, ended_ = false, at_end_token_ = false;
   Receipt receipt_;
   std::optional<Error> error_;

@@ -327,6 +327,17 @@ class Tiny(unittest.TestCase):
 
     # ---- chat and Ctrl-C
 
+    def test_a_planted_sleep_lands_in_its_stage(self):
+        for stage in "tokenize queue prefill decode sample detokenize".split():
+            d = self.run_json("-p", "the quick", "-n", "4", "--ignore-eos", "--plant-sleep", f"{stage}=20")
+            self.assertEqual(d["config"]["planted_sleep"], f"{stage}=20")
+            parts = d["first_text_parts_ms"]
+            self.assertEqual((parts["receive"], parts["write"]), (None, None))  # no HTTP
+            self.assertAlmostEqual(sum(v or 0 for v in parts.values()), d["first_text_ms"], places=6)
+            self.assertGreaterEqual(d["parts_ms"]["decode"] if stage == "decode" else parts[stage], 20, (stage, d))
+        for what in ("receive=5", "write=5", "prefill", "prefill=-1", "prefill=1e9"):
+            self.refused(2, "-p", "the quick", "--plant-sleep", what, says=["--plant-sleep", "tokenize"])
+
     def test_chat_answers_each_line_and_ends_with_the_input(self):
         run = ridge("run", "-m", self.chat, "-cnv", "-n", "6", "--temp", "0", "--ignore-eos", stdin=b"Hi\n\nYou\n")
         self.assertEqual(run.returncode, 0, run.stderr)

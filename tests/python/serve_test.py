@@ -117,6 +117,40 @@ class Answers(unittest.TestCase):
         for events in (plain, with_usage):
             self.assertEqual(["ridge" in e for e in events], [False] * (len(events) - 1) + [True])
 
+    def test_parts_of_the_first_text_sum_to_its_time(self):
+        names = "receive tokenize queue prefill decode sample detokenize deliver write other".split()
+        for path, body in ((TEXT, {"prompt": "the quick"}), (CHAT, {"messages": [{"role": "user", "content": "hi"}]}), (TEXT, {"prompt": "the quick", "n": 3, "seed": 4})):
+            ledger = self.server.stream(path, {**body, "max_tokens": 40, "ignore_eos": True})[-1]["ridge"]
+            parts = ledger["first_text_parts_ms"]
+            self.assertEqual(list(parts), names)
+            self.assertAlmostEqual(sum(v or 0 for v in parts.values()), ledger["first_text_ms"], places=6)
+            for name in ("receive", "tokenize", "queue", "prefill", "sample", "detokenize"):
+                self.assertGreater(parts[name], 0, name)
+        # Where no client sees a first text there is none: an answer in one piece, and one that begins with its prompt.
+        for ledger in (self.good(TEXT, {"prompt": "the quick", "max_tokens": 4})["ridge"],
+                       self.server.stream(TEXT, {"prompt": "the quick", "max_tokens": 4, "echo": True})[-1]["ridge"]):
+            self.assertIsNone(ledger["first_text_ms"])
+            self.assertIsNone(ledger["first_text_parts_ms"])
+
+    def test_a_planted_sleep_lands_in_its_stage(self):
+        body = {"prompt": "the quick", "max_tokens": 6, "ignore_eos": True, "temperature": 0}
+        for stage in "receive tokenize queue prefill decode sample detokenize deliver write".split():
+            with Server(self.path, "-np", "1", "-c", "200", "-t", "1", "--plant-sleep", f"{stage}=20") as server:
+                self.assertEqual(server.document["config"]["planted_sleep"], f"{stage}=20")
+                ledger = server.stream(TEXT, body)[-1]["ridge"]
+            parts = ledger["first_text_parts_ms"]
+            if stage == "decode":  # of the whole answer: the first text may be the first token's
+                self.assertGreaterEqual(ledger["predicted_ms"], 20 * ledger["decode_steps"])
+                self.assertGreater(ledger["decode_steps"], 0)
+            elif parts[stage] is None:  # the text and the end went out together
+                self.assertEqual(stage, "write")
+            else:
+                self.assertGreaterEqual(parts[stage], 20, (stage, parts))
+        for what in ("prefill", "prefill=", "prefill=0", "prefill=x", "load=5", "=5", "prefill=5ms"):
+            ran = subprocess.run([RIDGE, "serve", "-m", self.path, "--port", "0", "--plant-sleep", what], capture_output=True, text=True)
+            self.assertEqual(ran.returncode, 2, ran.stderr)
+            self.assertIn("--plant-sleep", ran.stderr)
+
     def test_every_miss_names_its_token_and_message(self):
         def ask(*texts, **more):
             messages = [{"role": ("user", "assistant")[i % 2], "content": t} for i, t in enumerate(texts)]

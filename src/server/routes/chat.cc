@@ -136,7 +136,8 @@ Result<Reply> Run(const Context& context, const Request& request) {
                     .logprobs = generation.text.logprobs >= 0,
                     .n = generation.n,
                     .prompt_field = "messages",
-                    .seed = generation.text.sampling.seed},
+                    .seed = generation.text.sampling.seed,
+                    .arrived = request.arrived},
                    std::move(streams));
 }
 

@@ -57,7 +57,8 @@ Result<Reply> Run(const Context& context, const Request& request) {
                   .n = generation.n,
                   .echo_logprobs = generation.text.prompt_logprobs >= 0,
                   .prompt_field = "prompt",
-                  .seed = generation.text.sampling.seed};
+                  .seed = generation.text.sampling.seed,
+                  .arrived = request.arrived};
   std::vector<std::unique_ptr<service::TextStream>> streams;
   for (Prompt& prompt : asked.prompts) {
     if (asked.echo) {
