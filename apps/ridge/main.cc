@@ -59,13 +59,32 @@ std::vector<std::string> Normalize(CLI::App& root, int argc, char** argv) {
   return args;
 }
 
-// CLI11's own reading, with its base of 0, but looking at what it does not look at.
+// CLI11 reads 010 as eight and 0x10 as sixteen. Here a whole number is decimal, as in every list of numbers: zeros before it go, other bases are refused.
+std::string ReadDecimal(std::string& text) {
+  const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+  if (text.size() < sign + 2 || text[sign] != '0') return "";
+  if (std::isdigit(static_cast<unsigned char>(text[sign + 1])) == 0) return "not a decimal number: " + text;
+  text.erase(sign, std::min(text.find_first_not_of('0', sign), text.size() - 1) - sign);
+  return "";
+}
+
+void ReadNumbersAsDecimal(CLI::App& root) {
+  for (CLI::App* command : root.get_subcommands({})) {
+    ReadNumbersAsDecimal(*command);
+    for (CLI::Option* option : command->get_options()) {
+      if (const std::string type = option->get_type_name(); type.starts_with("INT") || type.starts_with("UINT"))
+        option->transform(CLI::Validator(ReadDecimal, ""));
+    }
+  }
+}
+
+// CLI11's own reading, but looking at what it does not look at.
 bool Fits(const std::string& type, const std::string& text) {
   errno = 0;
   if (type.starts_with("INT")) {
-    (void)std::strtoll(text.c_str(), nullptr, 0);
+    (void)std::strtoll(text.c_str(), nullptr, 10);
   } else if (type.starts_with("UINT")) {
-    (void)std::strtoull(text.c_str(), nullptr, 0);
+    (void)std::strtoull(text.c_str(), nullptr, 10);
     if (text.find('-') != std::string::npos) return false;
   } else if (type.starts_with("FLOAT")) {
     const double number = std::strtod(text.c_str(), nullptr);
@@ -98,6 +117,7 @@ int Main(int argc, char** argv) {
   for (AddCommand add : kCommands) {
     add(root, invocation);
   }
+  ReadNumbersAsDecimal(root);
   std::vector<std::string> args = Normalize(root, argc, argv);
   const bool json_asked =
       std::any_of(args.begin(), args.end(), [](const std::string& arg) { return arg.starts_with("--json"); });

@@ -196,6 +196,15 @@ class Tiny(unittest.TestCase):
                 self.refused(2, "-p", "a", option, value, says=[name, value])
         self.run_json("-p", "a", "-n", "1", "-s", str(2 ** 63 - 1))
 
+    def test_numbers_are_decimal(self):
+        for typed in (["-n", "010"], ["-n010"], ["--n-predict=0010"], ["-n", "+010"]):
+            d = self.run_json("-p", "a", "--ignore-eos", "-t", "01", "-c", "0064", *typed)
+            self.assertEqual((d["config"]["n_predict"], d["predicted_n"], d["config"]["n_ctx"]), (10, 10, 64), typed)
+        self.assertEqual(self.run_json("-p", "a", "-n", "00")["config"]["n_predict"], 0)
+        for typed in (["-n", "0x10"], ["-n", "0b1"], ["-n", "0o7"], ["-n", "-0x1"], ["-s", "0xff"]):
+            with self.subTest(typed=typed):
+                self.refused(2, "-p", "a", *typed, says=["not a decimal number", typed[1]])
+
     def test_a_file_that_does_not_fit_itself_is_named(self):
         path = os.path.join(self.folder, "misfit.gguf")
         with open(self.base, "rb") as file:
