@@ -19,6 +19,7 @@
 #include "gguf/gguf.h"
 #include "interrupt.h"
 #include "model_options.h"
+#include "profile.h"
 #include "pull_progress.h"
 #include "service/runtime.h"
 
@@ -31,7 +32,9 @@ struct Options {
   std::vector<std::string> pairs, fusions = {"on"};
   int64_t repetitions = 5, page = 32;
   std::optional<int> gpu_layers;
-  std::string flash_attention = "auto", panel_cache;
+  std::string flash_attention = "auto", panel_cache, profile;
+  bool no_profile = false;
+  CLI::App* app = nullptr;  // tells which lists were given
   PlacementOptions placement;
   std::string matmul = "native";
   bool no_warmup = false, strict = false, with_sampling = false, sequential = false, roofline = false;
@@ -44,6 +47,7 @@ struct Setup {
   int64_t batch = 0, chunk = 0;
   std::string fusion = "on";
   bool flash_attention = true;
+  std::string profile = "";
 };
 
 Result<std::vector<BenchTest>> Tests(const Options& o) {
@@ -162,6 +166,7 @@ void Describe(const service::Runtime& runtime, const Setup& setup, const BenchTe
   row.isa = runtime.program().isa();
   row.n_batch = setup.batch;
   row.n_ubatch = runtime.chunk_tokens();
+  row.profile = setup.profile;
   row.type_k = setup.k_type;
   row.type_v = setup.v_type;
   row.fusion = setup.fusion;
@@ -189,6 +194,26 @@ Result<Models> FindModels(const std::vector<Setup>& setups) {
     model.size_bytes = file.size_bytes();
   }
   return models;
+}
+
+// What a profile of ridge tune says takes the place of lists that were not given.
+Status UseProfiles(const Options& o, const Models& models, std::vector<Setup>& setups) {
+  std::map<std::string, std::shared_ptr<const Profile>> profiles;
+  for (const auto& [name, file] : models) {
+    RIDGE_ASSIGN_OR_RETURN(profiles[name], FindProfile(o.profile, !o.no_profile, file.path));
+  }
+  const auto open = [&](const char* flag) { return o.app->get_option(flag)->count() == 0; };
+  for (Setup& setup : setups) {
+    const Profile* p = profiles.at(setup.model).get();
+    if (p == nullptr) continue;
+    setup.profile = p->path;
+    if (p->threads && open("--threads")) setup.threads = p->threads;
+    if (p->chunk_tokens && open("--ubatch-size") && open("--batch-size")) setup.chunk = *p->chunk_tokens;
+    if (p->k_type && open("--cache-type-k")) setup.k_type = *p->k_type;
+    if (p->v_type && open("--cache-type-v")) setup.v_type = *p->v_type;
+    if (p->flash_attention && open("--flash-attn")) setup.flash_attention = *p->flash_attention == "on";
+  }
+  return {};
 }
 
 // How many of the next setups can be in memory at once, so that their repetitions take turns: at least one.
@@ -286,10 +311,11 @@ Status Bench(const Options& o, Output& out) {
   RIDGE_RETURN_IF_ERROR(CheckGpuLayers(o.gpu_layers, o.strict));
   RIDGE_RETURN_IF_ERROR(CheckLists(o));
   RIDGE_ASSIGN_OR_RETURN(const std::vector<BenchTest> tests, Tests(o));
-  RIDGE_ASSIGN_OR_RETURN(const std::vector<Setup> setups, Setups(o));
+  RIDGE_ASSIGN_OR_RETURN(std::vector<Setup> setups, Setups(o));
   int64_t longest = 0;
   for (const BenchTest& test : tests) longest = std::max(longest, test.tokens());
   RIDGE_ASSIGN_OR_RETURN(const Models models, FindModels(setups));
+  RIDGE_RETURN_IF_ERROR(UseProfiles(o, models, setups));
   Interrupt interrupt(out.json);
   RIDGE_ASSIGN_OR_RETURN(const Ceilings ceilings, FindCeilings(o));
   BenchPrinter printer(format, out);
@@ -334,6 +360,8 @@ void AddBench(CLI::App& root, Invocation& invocation) {
       ->capture_default_str();
   app->add_option("--ngl,--n-gpu-layers", o->gpu_layers, "layers on a GPU: none in this build");
   app->add_option("--matmul", o->matmul, kMatMulHelp)->capture_default_str();
+  AddProfile(app, o->profile, &o->no_profile);
+  o->app = app;
   app->add_option("--panel-cache", o->panel_cache, "keep repacked weights in this folder and load them from there");
   app->add_flag("--with-sampling", o->with_sampling, "generated tokens are picked by the sampler, and its time counts");
   app->add_flag("--sequential", o->sequential,

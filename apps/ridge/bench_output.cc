@@ -26,6 +26,7 @@ Json RowJson(const BenchRow& r) {
   j["type_v"] = r.type_v;
   j["fusion"] = r.fusion;
   j["matmul"] = r.matmul;
+  j["profile"] = r.profile.empty() ? Json(nullptr) : Json(r.profile);
   j["n_gpu_layers"] = 0;
   j["flash_attn"] = r.flash_attention;
   j["n_prompt"] = r.n_prompt;

@@ -15,6 +15,7 @@ namespace ridge::app {
 
 struct BenchRow {
   std::string model_filename, model_type, cpu, isa, type_k, type_v, fusion, matmul;
+  std::string profile;  // that settings came from; empty: none
   bool flash_attention = true;
   uint64_t model_size_bytes = 0;
   int64_t model_parameters = 0, n_threads = 0, n_batch = 0, n_ubatch = 0, n_prompt = 0, n_gen = 0, n_depth = 0;

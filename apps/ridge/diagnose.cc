@@ -238,7 +238,8 @@ Status DiagnoseCommand(const Options& o, Output& out) {
   if (!o.model.model().empty()) {
     RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, o.model.Check({}));
     RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(o.model.model()));
-    RIDGE_RETURN_IF_ERROR(o.model.ApplyProfile(options));
+    RIDGE_ASSIGN_OR_RETURN(const std::shared_ptr<const Profile> taken, o.model.TakeProfile(options.path));
+    o.model.Apply(taken.get(), options);
     run.emplace(options, DiagnoseWork{o.prompt, o.gen, o.blocks, o.threads_flag->count() > 0});
     RIDGE_RETURN_IF_ERROR(run->Measure());
     not_tried = run->not_tried();

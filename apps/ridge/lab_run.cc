@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -44,6 +45,8 @@ Status Guard(const lab::Bundle& bundle, const std::vector<lab::PlannedRun>& runs
 }  // namespace
 
 Status LabRun(const LabOptions& o, Output& out) {
+  // A run has the settings that the experiment gives it: a stored profile would be a second thing that moves. One that is named is used.
+  setenv("RIDGE_NO_PROFILE", "1", 1);
   Interrupt interrupt(out.json);
   RIDGE_ASSIGN_OR_RETURN(const LabFile file, OpenLabFile(o));
   const std::string& toml = file.toml;

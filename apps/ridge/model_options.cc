@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
+#include <cstdlib>
 
 #include "profile.h"
 #include "pull_progress.h"
@@ -47,7 +48,7 @@ Result<uint64_t> ParseBytes(const char* flag, const std::string& text) {
   return Fail(Code::kUsage, "wrong value").Where(flag).Found(text).Expected("a size such as 512MiB or 2GiB");
 }
 
-void ModelOptions::Add(CLI::App* app) {
+void ModelOptions::Add(CLI::App* app, Profiles profiles) {
   app->add_option(
          "-m,--model", model_,
          "a GGUF file, a name in the store (smollm2:135m), or hf:OWNER/REPO[:QUANT], ollama:NAME, pypi:PACKAGE")
@@ -66,21 +67,24 @@ void ModelOptions::Add(CLI::App* app) {
                   "most prompt tokens handed over at once (default 2048); an upper limit of -ub");
   app->add_option("--ub,--ubatch-size", chunk_, "-ub: prompt tokens of one step, the prompt chunk (default 512)");
   app->add_option("--kv-page", page_, "tokens of one KV page")->capture_default_str();
-  app->add_option("--ctk,--cache-type-k", k_type_, "-ctk: type of the K cache: f16, bf16, f32, q8_0 or q4_0")
-      ->capture_default_str();
-  app->add_option("--ctv,--cache-type-v", v_type_,
-                  "-ctv: type of the V cache, chosen independently: f16, bf16, f32, q8_0 or q4_0")
-      ->capture_default_str();
-  app->add_option("--fa,--flash-attn", flash_attention_,
-                  "-fa: auto, on, or off: all scores before one softmax, slower and with other bits (an experiment)")
-      ->capture_default_str();
+  k_option_ =
+      app->add_option("--ctk,--cache-type-k", k_type_, "-ctk: type of the K cache: f16, bf16, f32, q8_0 or q4_0")
+          ->capture_default_str();
+  v_option_ = app->add_option("--ctv,--cache-type-v", v_type_,
+                              "-ctv: type of the V cache, chosen independently: f16, bf16, f32, q8_0 or q4_0")
+                  ->capture_default_str();
+  flash_option_ =
+      app->add_option(
+             "--fa,--flash-attn", flash_attention_,
+             "-fa: auto, on, or off: all scores before one softmax, slower and with other bits (an experiment)")
+          ->capture_default_str();
   app->add_option("--fusion", fusion_, FusionHelp())->capture_default_str();
   app->add_option("--ngl,--gpu-layers,--n-gpu-layers", gpu_layers_,
                   "-ngl: accepted and resolved to 0, with the reason: this build computes on the CPU only");
   app->add_option("--panel-cache", panel_cache_,
                   "keep repacked weights in this folder and load them from there: nothing is written without it");
-  app->add_option("--profile", profile_,
-                  "settings that ridge tune wrote for this model and machine (-t, -ub), where they are not given");
+  stored_profiles_ = profiles == Profiles::kStored;
+  AddProfile(app, profile_, stored_profiles_ ? &no_profile_ : nullptr);
   app->add_option("--matmul", matmul_, kMatMulHelp)->capture_default_str();
   app->add_flag("--strict", strict_, "an op without a fast kernel, and a setting that cannot be kept, are errors");
 }
@@ -159,20 +163,48 @@ Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) cons
   return options;
 }
 
-Status ModelOptions::ApplyProfile(service::RuntimeOptions& options) const {
-  if (profile_.empty()) return {};
-  RIDGE_ASSIGN_OR_RETURN(const Profile profile, Profile::Read(profile_));
-  RIDGE_RETURN_IF_ERROR(profile.Check(options.path));
-  if (!options.threads) options.threads = profile.threads;
-  if (!options.chunk_tokens && !options.batch_tokens) options.chunk_tokens = profile.chunk_tokens;
-  Note(profile_ + ": " + profile.Flags() + ", where the command line says nothing else");
-  return {};
+void AddProfile(CLI::App* app, std::string& profile, bool* no_profile) {
+  CLI::Option* named = app->add_option(
+      "--profile", profile,
+      fmt::format("settings that ridge tune -o wrote for this model and machine, where they are not given{}",
+                  no_profile == nullptr ? "" : " (default: what ridge tune stored, if it did)"));
+  if (no_profile != nullptr)
+    app->add_flag("--no-profile", *no_profile, "leave out the profile that ridge tune stored")->excludes(named);
 }
 
-Result<std::unique_ptr<service::Runtime>> ModelOptions::Load(const LoadNeeds& needs) const {
-  RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, Check(needs));
-  RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(model_));
-  RIDGE_RETURN_IF_ERROR(ApplyProfile(options));
+Result<std::shared_ptr<const Profile>> FindProfile(const std::string& named, bool stored,
+                                                   const std::string& model_path) {
+  std::shared_ptr<const Profile> found;
+  if (!named.empty()) {
+    RIDGE_ASSIGN_OR_RETURN(Profile profile, Profile::Read(named));
+    RIDGE_RETURN_IF_ERROR(profile.Check(model_path));
+    found = std::make_shared<const Profile>(std::move(profile));
+  } else if (const char* off = std::getenv("RIDGE_NO_PROFILE"); stored && (off == nullptr || *off == '\0')) {
+    if (std::optional<Profile> profile = Profile::Stored(model_path))
+      found = std::make_shared<const Profile>(std::move(*profile));
+  }
+  if (found) Note(found->Line());
+  return found;
+}
+
+Result<std::shared_ptr<const Profile>> ModelOptions::TakeProfile(const std::string& resolved_path) const {
+  return FindProfile(profile_, stored_profiles_ && !no_profile_, resolved_path);
+}
+
+void ModelOptions::Apply(const Profile* profile, service::RuntimeOptions& options) const {
+  if (profile == nullptr) return;
+  if (!options.threads) options.threads = profile->threads;
+  if (!options.chunk_tokens && !options.batch_tokens) options.chunk_tokens = profile->chunk_tokens;
+  const auto type = [](const CLI::Option* given, const std::optional<std::string>& name, backend::KvType& to) {
+    if (name && given->count() == 0) to = backend::ParseKvType(*name).value_or(to);
+  };
+  type(k_option_, profile->k_type, options.k_type);
+  type(v_option_, profile->v_type, options.v_type);
+  if (profile->flash_attention && flash_option_->count() == 0)
+    options.flash_attention = *profile->flash_attention == "on";
+}
+
+Result<std::unique_ptr<service::Runtime>> ModelOptions::LoadResolved(const service::RuntimeOptions& options) {
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, service::Runtime::Load(options));
   for (const std::string& note : runtime->notes()) Note(note);
   if (const std::vector<std::string>& unused = runtime->model().unused(); !unused.empty()) {
@@ -180,6 +212,14 @@ Result<std::unique_ptr<service::Runtime>> ModelOptions::Load(const LoadNeeds& ne
          (unused.size() > 1 ? " to " + unused.back() : ""));
   }
   return runtime;
+}
+
+Result<std::unique_ptr<service::Runtime>> ModelOptions::Load(const LoadNeeds& needs) const {
+  RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, Check(needs));
+  RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(model_));
+  RIDGE_ASSIGN_OR_RETURN(const std::shared_ptr<const Profile> profile, TakeProfile(options.path));
+  Apply(profile.get(), options);
+  return LoadResolved(options);
 }
 
 Json ConfigJson(const service::Runtime& runtime) {

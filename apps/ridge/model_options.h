@@ -30,16 +30,22 @@ struct LoadNeeds {
   const service::Runtime* draft = nullptr;  // a model that will draft for it: see RuntimeOptions
 };
 
+struct Profile;
+
 class ModelOptions {
  public:
-  void Add(CLI::App* app);
+  // Whether the profile that ridge tune stored is used unasked (with --no-profile beside --profile), or only one that is named.
+  enum class Profiles { kNamed, kStored };
+  void Add(CLI::App* app, Profiles profiles = Profiles::kNamed);
   // The flags as options of the runtime, checked; the model's path is still to be resolved. Errors name the flag.
   Result<service::RuntimeOptions> Check(const LoadNeeds& needs = {}) const;
   // Finds or fetches the model and loads it.
   Result<std::unique_ptr<service::Runtime>> Load(const LoadNeeds& needs = {}) const;
 
-  // --profile, where it was given: settings that the command line leaves open. The path is resolved.
-  Status ApplyProfile(service::RuntimeOptions& options) const;
+  // The same in parts. The profile is for settings that the command line leaves open; null where none is used, a line on stderr where one is.
+  Result<std::shared_ptr<const Profile>> TakeProfile(const std::string& resolved_path) const;
+  void Apply(const Profile* profile, service::RuntimeOptions& options) const;
+  static Result<std::unique_ptr<service::Runtime>> LoadResolved(const service::RuntimeOptions& options);
 
   const std::string& model() const { return model_; }  // as typed
   bool strict() const { return strict_; }
@@ -47,6 +53,8 @@ class ModelOptions {
  private:
   std::string model_, isa_, panel_cache_, profile_, k_type_ = "f16", v_type_ = "f16", flash_attention_ = "auto",
                                                     fusion_ = "on";
+  CLI::Option *k_option_ = nullptr, *v_option_ = nullptr, *flash_option_ = nullptr;
+  bool stored_profiles_ = false, no_profile_ = false;
   std::optional<int> threads_, gpu_layers_;
   std::optional<int64_t> context_, batch_, chunk_;
   PlacementOptions placement_;
@@ -72,6 +80,12 @@ Result<bool> MatMulIsBlas(const std::string& value);
 inline constexpr const char* kMatMulHelp =
     "native, or blas: OpenBLAS where 32 tokens or more are computed at once, an experiment variable that is not "
     "bit-stable";
+
+// --profile and --no-profile, which exclude one another; no_profile may be null: only a named profile is used.
+void AddProfile(CLI::App* app, std::string& profile, bool* no_profile);
+// The named one, checked, or where none is named and `stored` the one that ridge tune left; null: none. RIDGE_NO_PROFILE turns the latter off.
+Result<std::shared_ptr<const Profile>> FindProfile(const std::string& named, bool stored,
+                                                   const std::string& model_path);
 
 // --cpu-mask --cpu-range --numa.
 void AddPlacement(CLI::App* app, PlacementOptions& placement);

@@ -31,7 +31,7 @@ std::string ReadAll(int fd) {
 }  // namespace
 
 Result<OwnServer> OwnServer::Start(std::vector<std::string> arguments) {
-  arguments.insert(arguments.begin(), {"ridge", "serve"});
+  arguments.insert(arguments.begin(), {"ridge", "serve", "--no-profile"});  // its settings are those that are given
   arguments.insert(arguments.end(), {"--host", "127.0.0.1", "--port", "0", "--json"});
   std::vector<char*> argv;
   for (std::string& a : arguments) argv.push_back(a.data());

@@ -4,18 +4,57 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
+#include "backend/backend.h"
 #include "base/json_text.h"
 #include "base/read_file.h"
 #include "ceilings.h"
+#include "engine/request.h"
 #include "lab/machine.h"
+#include "lab/roofline/roofline_cache.h"
+#include "model_options.h"
 
 namespace ridge::app {
 namespace {
 
 constexpr const char* kKind = "ridge profile";
 constexpr std::streamoff kPart = 1 << 20;
+
+bool IsKvType(const std::string& name) { return backend::ParseKvType(name).has_value(); }
+bool IsFlashAttention(const std::string& name) { return name == "on" || name == "off"; }
+bool IsSpeculation(const std::string& name) {
+  using enum engine::Speculation;
+  return name == engine::Name(kOff) || name == engine::Name(kLookup) || name == engine::Name(kAuto);
+}
+
+// What is wrong with one setting of a file; null: nothing, and it stands in the profile.
+const char* TakeSetting(const std::string& key, const Json& value, Profile& p) {
+  struct Word {
+    const char* key;
+    std::optional<std::string> Profile::* to;
+    bool (*good)(const std::string&);
+  };
+  constexpr Word kWords[] = {{"type_k", &Profile::k_type, IsKvType},
+                             {"type_v", &Profile::v_type, IsKvType},
+                             {"flash_attn", &Profile::flash_attention, IsFlashAttention},
+                             {"speculation", &Profile::speculation, IsSpeculation}};
+  for (const Word& word : kWords) {
+    if (key != word.key) continue;
+    if (!value.is_string() || !word.good(value.get<std::string>())) return word.key;
+    p.*word.to = value.get<std::string>();
+    return nullptr;
+  }
+  if (key != "n_threads" && key != "n_ubatch") return "a setting that this version does not know";
+  if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > 65536)
+    return "a setting that is no number from 1 to 65536";
+  if (key == "n_threads")
+    p.threads = value.get<int>();
+  else
+    p.chunk_tokens = value.get<int64_t>();
+  return nullptr;
+}
 
 }  // namespace
 
@@ -53,15 +92,9 @@ Result<Profile> Profile::Read(const std::string& path) {
   p.version = j["version"].get<std::string>();
   p.model = {j["model_bytes"].get<uint64_t>(), j["model_hash"].get<std::string>()};
   for (const auto& [key, value] : j["settings"].items()) {
-    if (!value.is_number_integer() || value.get<int64_t>() < 1 || value.get<int64_t>() > 65536)
-      return wrong("a setting that is no number from 1 to 65536");
-    if (key == "n_threads")
-      p.threads = value.get<int>();
-    else if (key == "n_ubatch")
-      p.chunk_tokens = value.get<int64_t>();
-    else
-      return wrong("a setting that this version does not know");
+    if (const char* what = TakeSetting(key, value, p)) return wrong(what);
   }
+  if (const Json same = j.value("same_top", Json()); same.is_number()) p.same_top = same.get<double>();
   return p;
 }
 
@@ -83,23 +116,62 @@ Status Profile::Check(const std::string& model_path) const {
   return {};
 }
 
+Result<std::string> Profile::StoredPath(const ModelIdentity& model) {
+  RIDGE_ASSIGN_OR_RETURN(const lab::RooflineCache cache, lab::RooflineCache::Default());
+  return fmt::format("{}/profile-{}-{}.json", cache.folder(), lab::Fingerprint(lab::ReadMachine(), ""), model.hash);
+}
+
+std::optional<Profile> Profile::Stored(const std::string& model_path) {
+  const Result<ModelIdentity> identity = IdentityOf(model_path);
+  if (!identity) return std::nullopt;  // loading will say what is wrong with the model
+  const Result<std::string> path = StoredPath(*identity);
+  std::error_code ignored;
+  if (!path || !std::filesystem::exists(*path, ignored)) return std::nullopt;
+  Result<Profile> profile = Read(*path);
+  const Status good = profile ? profile->Check(model_path) : std::unexpected(profile.error());
+  if (good) return std::move(*profile);
+  Note("a stored profile is not used: " + good.error().Message());
+  return std::nullopt;
+}
+
 std::string Profile::Flags() const {
   std::string flags;
-  if (threads) flags += fmt::format("-t {}", *threads);
-  if (chunk_tokens) flags += fmt::format("{}-ub {}", flags.empty() ? "" : " ", *chunk_tokens);
+  const auto add = [&](const char* flag, const auto& value) {
+    if (value) flags += fmt::format("{}{} {}", flags.empty() ? "" : " ", flag, *value);
+  };
+  add("-t", threads);
+  add("-ub", chunk_tokens);
+  add("-ctk", k_type);
+  add("-ctv", v_type);
+  add("-fa", flash_attention);
+  add("--spec", speculation);
   return flags;
+}
+
+std::string Profile::Line() const {
+  std::string line = fmt::format("profile {}: {}, where the command line says nothing else", path, Flags());
+  if (changes_answers())
+    line += same_top ? fmt::format("; answers change: the likeliest next token was the same {:.1f} % of the time",
+                                   100 * *same_top)
+                     : "; answers change";
+  return line;
 }
 
 Json ProfileJson(const Profile& p, Json evidence) {
   Json settings = Json::object();
   if (p.threads) settings["n_threads"] = *p.threads;
   if (p.chunk_tokens) settings["n_ubatch"] = *p.chunk_tokens;
+  if (p.k_type) settings["type_k"] = *p.k_type;
+  if (p.v_type) settings["type_v"] = *p.v_type;
+  if (p.flash_attention) settings["flash_attn"] = *p.flash_attention;
+  if (p.speculation) settings["speculation"] = *p.speculation;
   return {{"kind", kKind},
           {"fingerprint", p.fingerprint},
           {"version", p.version},
           {"model_bytes", p.model.size_bytes},
           {"model_hash", p.model.hash},
           {"settings", std::move(settings)},
+          {"same_top", p.same_top ? Json(*p.same_top) : Json(nullptr)},
           {"evidence", std::move(evidence)}};
 }
 

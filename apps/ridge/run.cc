@@ -12,6 +12,7 @@
 #include "ledger.h"
 #include "line_reader.h"
 #include "model_options.h"
+#include "profile.h"
 #include "sampling_options.h"
 #include "service/service.h"
 #include "speculation_options.h"
@@ -75,6 +76,7 @@ class Run {
   std::unique_ptr<Service> service_;
   sampling::SamplingParams sampling_;
   engine::Speculation speculation_ = engine::Speculation::kOff;
+  std::shared_ptr<const Profile> profile_;
   Ledger ledger_;
 };
 
@@ -101,6 +103,8 @@ Status Run::CheckUsage() const {
 Status Run::Load() {
   RIDGE_ASSIGN_OR_RETURN(SpeculationOptions::Loaded models, options_.speculation.Load(options_.model, {}, 1));
   std::unique_ptr<service::Runtime> runtime = std::move(models.model);
+  speculation_ = models.speculation;
+  profile_ = models.profile;
   runtime->program().TraceOps(options_.op_times);
   const service::LoadTimes& times = runtime->times();
   ledger_.load_ms = times.open_ms + times.model_ms + times.compile_ms;
@@ -118,7 +122,7 @@ Status Run::Load() {
 
 Status Run::Execute() {
   RIDGE_RETURN_IF_ERROR(CheckUsage());
-  RIDGE_ASSIGN_OR_RETURN(speculation_, options_.speculation.Resolve());
+  RIDGE_RETURN_IF_ERROR(options_.speculation.Resolve());  // a wrong flag is said before the text is read
   if (!options_.planted.empty()) {
     RIDGE_RETURN_IF_ERROR(Plant(options_.planted, kStages));
     Note(fmt::format("a sleep is planted on purpose: {} ms", options_.planted));
@@ -188,7 +192,7 @@ Result<Answer> Run::Generate(const TextRequest& request) {
 
 Json Run::Config() const {
   Json config = ConfigJson(service_->runtime());
-  config.update(options_.speculation.ConfigJson(service_->draft()));
+  config.update(SpeculationOptions::ConfigJson(speculation_, service_->draft(), profile_.get()));
   config["n_predict"] = options_.max_tokens < 0 ? -1 : options_.max_tokens;
   config["mode"] = templated() ? "template" : "text";
   config["system_prompt"] = options_.system.empty() ? Json(nullptr) : Json(options_.system);
@@ -315,7 +319,7 @@ void AddRun(CLI::App& root, Invocation& invocation) {
                     "one. Texts are taken as\n"
                     "they are, backslashes too: the shell makes line breaks ($'a\\nb'). Generated text goes to stdout, "
                     "all else to stderr.");
-  options->model.Add(app);
+  options->model.Add(app, ModelOptions::Profiles::kStored);
   options->speculation.Add(app);
   options->input.AddTo(app);
   app->add_option("-n,--predict,--n-predict", options->max_tokens,

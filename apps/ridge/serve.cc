@@ -17,6 +17,7 @@
 #include "hub/files.h"
 #include "interrupt.h"
 #include "model_options.h"
+#include "profile.h"
 #include "server/server.h"
 #include "service/embedder.h"
 #include "service/service.h"
@@ -117,7 +118,7 @@ Status Serve(const Options& o, Output& out) {
         .Where("--max-waiting")
         .Found(std::to_string(o.waiting))
         .Expected("1 to 1000000");
-  RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, o.speculation.Resolve());
+  RIDGE_RETURN_IF_ERROR(o.speculation.Resolve());
   LoadNeeds needs{.logit_rows = o.running + kScoreRows, .sequences = o.running};
   if (o.embeddings && o.speculation.drafts_by_model())
     return Fail(Code::kUsage, "a draft model drafts text").Where("--draft-model").Found("--embeddings");
@@ -174,7 +175,7 @@ Status Serve(const Options& o, Output& out) {
        .aliases = {o.model.model()},
        .created = std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch())
                       .count(),
-       .speculation = speculation,
+       .speculation = models.speculation,
        .stall_s = o.stall_s,
        .version = RIDGE_VERSION});
   const service::Runtime& loaded = embeddings ? embedder->runtime() : service->runtime();
@@ -182,12 +183,13 @@ Status Serve(const Options& o, Output& out) {
     Json config = ConfigJson(loaded);
     config["embeddings"] = embeddings;
     config["planted_sleep"] = o.planted.empty() ? Json(nullptr) : Json(o.planted);
+    config["profile"] = models.profile ? Json(models.profile->path) : Json(nullptr);
     if (!embeddings) {
       config["max_running"] = o.running;
       config["max_waiting"] = o.waiting;
       config["prefix_cache"] = !o.no_prefix_cache;
       config["prefix_cache_file"] = cache_file;
-      config.update(o.speculation.ConfigJson(service->draft()));
+      config.update(SpeculationOptions::ConfigJson(models.speculation, service->draft(), models.profile.get()));
       config["kv_pages_reason"] = loaded.pages_reason();
     }
     RIDGE_RETURN_IF_ERROR(out.Document({{"url", server->url()}, {"model", id}, {"config", std::move(config)}}));
@@ -228,7 +230,7 @@ void AddServe(CLI::App& root, Invocation& invocation) {
       "\"Hello\"}]}'\n\n"
       "Ends in order on SIGTERM or Ctrl-C: no new requests, those that run finish. A second one ends at once.\n"
       "With --json one document on stdout says the address and every setting, once requests are taken.");
-  options->model.Add(app);
+  options->model.Add(app, ModelOptions::Profiles::kStored);
   server::ServerOptions& server = options->server;
   app->add_option("--host", server.host, "address to listen on; beyond loopback only with --api-key or --insecure")
       ->capture_default_str();

@@ -5,12 +5,18 @@
 #include <algorithm>
 #include <utility>
 
+#include "profile.h"
 #include "pull_progress.h"
 
 namespace ridge::app {
+
+using engine::Speculation;
+
 namespace {
 
 constexpr int64_t kDraftRows = 32;  // drafted tokens that a step may verify, of all sequences
+
+int64_t Drafts(engine::Speculation speculation) { return speculation == engine::Speculation::kOff ? 0 : kDraftRows; }
 
 }  // namespace
 
@@ -28,7 +34,6 @@ std::vector<CLI::Option*> SpeculationOptions::Add(CLI::App* app) {
 }
 
 Result<engine::Speculation> SpeculationOptions::Resolve() const {
-  using engine::Speculation;
   const std::string& name = !speculation_.empty() ? speculation_ : !draft_model_.empty() ? "auto" : standard_;
   for (const Speculation s : {Speculation::kOff, Speculation::kLookup, Speculation::kDraft, Speculation::kAuto}) {
     if (name != engine::Name(s)) continue;
@@ -48,12 +53,6 @@ Result<engine::Speculation> SpeculationOptions::Resolve() const {
   return Fail(Code::kUsage, "wrong value").Where("--spec").Found(name).Expected("off, lookup, draft or auto");
 }
 
-// Of a step at most.
-Result<int64_t> SpeculationOptions::Drafts() const {
-  RIDGE_ASSIGN_OR_RETURN(const engine::Speculation speculation, Resolve());
-  return speculation == engine::Speculation::kOff ? 0 : kDraftRows;
-}
-
 // draft: options of the first model, and afterwards those of the draft model.
 Result<std::unique_ptr<service::Runtime>> SpeculationOptions::PlanDraft(service::RuntimeOptions& draft,
                                                                         int64_t sequences) const {
@@ -66,19 +65,29 @@ Result<std::unique_ptr<service::Runtime>> SpeculationOptions::PlanDraft(service:
   return service::Runtime::Load(draft);
 }
 
-Result<SpeculationOptions::Loaded> SpeculationOptions::Load(const ModelOptions& model, LoadNeeds needs,
+Result<SpeculationOptions::Loaded> SpeculationOptions::Load(const ModelOptions& model, const LoadNeeds& needs,
                                                             int64_t sequences) const {
-  RIDGE_ASSIGN_OR_RETURN(needs.drafts, Drafts());
-  needs.logit_rows = std::max(needs.logit_rows, sequences + needs.drafts);
   Loaded loaded;
+  RIDGE_ASSIGN_OR_RETURN(loaded.speculation, Resolve());
+  RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, model.Check(needs));
+  RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(model.model()));
+  RIDGE_ASSIGN_OR_RETURN(loaded.profile, model.TakeProfile(options.path));
+  if (loaded.profile && loaded.profile->speculation && speculation_.empty() && draft_model_.empty()) {
+    for (const Speculation s : {Speculation::kOff, Speculation::kLookup, Speculation::kAuto}) {
+      if (*loaded.profile->speculation == engine::Name(s)) loaded.speculation = s;
+    }
+  }
+  options.drafts = Drafts(loaded.speculation);
+  options.logit_rows = std::max(needs.logit_rows, sequences + options.drafts);
+  model.Apply(loaded.profile.get(), options);
   if (draft_model_.empty()) {
-    RIDGE_ASSIGN_OR_RETURN(loaded.model, model.Load(needs));
+    RIDGE_ASSIGN_OR_RETURN(loaded.model, ModelOptions::LoadResolved(options));
     return loaded;
   }
-  RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions draft, model.Check(needs));
+  service::RuntimeOptions draft = options;
   RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<service::Runtime> planned, PlanDraft(draft, sequences));
-  needs.draft = planned.get();
-  RIDGE_ASSIGN_OR_RETURN(loaded.model, model.Load(needs));
+  options.draft = planned.get();
+  RIDGE_ASSIGN_OR_RETURN(loaded.model, ModelOptions::LoadResolved(options));
   draft.dry_run = false;
   draft.chunk_tokens = loaded.model->chunk_tokens();
   draft.context_tokens = loaded.model->context_tokens();
@@ -89,7 +98,8 @@ Result<SpeculationOptions::Loaded> SpeculationOptions::Load(const ModelOptions& 
 }
 
 Result<SpeculationOptions::Loaded> SpeculationOptions::Plan(service::RuntimeOptions asked) const {
-  RIDGE_ASSIGN_OR_RETURN(asked.drafts, Drafts());
+  RIDGE_ASSIGN_OR_RETURN(const Speculation speculation, Resolve());
+  asked.drafts = Drafts(speculation);
   asked.logit_rows = asked.sequences + asked.drafts;
   asked.dry_run = true;
   Loaded planned;
@@ -102,11 +112,13 @@ Result<SpeculationOptions::Loaded> SpeculationOptions::Plan(service::RuntimeOpti
   return planned;
 }
 
-Json SpeculationOptions::ConfigJson(const service::Runtime* draft) const {
-  const auto speculation = Resolve();
-  return {{"speculation", std::string(engine::Name(speculation.value_or(engine::Speculation::kOff)))},
+Json SpeculationOptions::ConfigJson(engine::Speculation speculation, const service::Runtime* draft,
+                                    const Profile* profile) {
+  return {{"speculation", std::string(engine::Name(speculation))},
           {"draft_model", draft == nullptr ? Json(nullptr) : Json(draft->model().file().path())},
-          {"draft_kv_bytes", draft == nullptr ? Json(nullptr) : Json(draft->memory().kv_bytes)}};
+          {"draft_kv_bytes", draft == nullptr ? Json(nullptr) : Json(draft->memory().kv_bytes)},
+          {"profile", profile == nullptr ? Json(nullptr) : Json(profile->path)},
+          {"profile_settings", profile == nullptr ? Json(nullptr) : Json(profile->Flags())}};
 }
 
 }  // namespace ridge::app

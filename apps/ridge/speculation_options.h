@@ -21,6 +21,8 @@ class SpeculationOptions {
  public:
   struct Loaded {
     std::unique_ptr<service::Runtime> model, draft;  // draft: null without a draft model
+    engine::Speculation speculation = engine::Speculation::kOff;
+    std::shared_ptr<const Profile> profile;  // that settings came from; null: none
   };
 
   // standard: the value of --spec that holds when neither flag is given; with a draft model it is auto.
@@ -29,17 +31,17 @@ class SpeculationOptions {
 
   // Errors: kUsage for a wrong value, and for flags that contradict each other.
   Result<engine::Speculation> Resolve() const;
-  // Adds what drafts need to the needs of `sequences` that run at once, and loads.
-  Result<Loaded> Load(const ModelOptions& model, LoadNeeds needs, int64_t sequences) const;
+  // Adds what drafts need to the needs of `sequences` that run at once, and loads, with the profile that holds here.
+  Result<Loaded> Load(const ModelOptions& model, const LoadNeeds& needs, int64_t sequences) const;
   // The same pair as a memory plan: no weight is read. asked: of the first model.
   Result<Loaded> Plan(service::RuntimeOptions asked) const;
 
   bool drafts_by_model() const { return !draft_model_.empty(); }
-  Json ConfigJson(const service::Runtime* draft) const;
+  // What was resolved: speculation, draft model, and the profile that settings came from.
+  static Json ConfigJson(engine::Speculation speculation, const service::Runtime* draft, const Profile* profile);
 
  private:
   Result<std::unique_ptr<service::Runtime>> PlanDraft(service::RuntimeOptions& draft, int64_t sequences) const;
-  Result<int64_t> Drafts() const;
 
   std::string standard_, speculation_, draft_model_;
 };

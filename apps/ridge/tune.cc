@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
@@ -237,6 +238,18 @@ std::string Tuning::Text() const {
   return text;
 }
 
+Result<AtomicFile> CreateProfile(const std::string& path, bool stored) {
+  std::error_code error;
+  if (stored) std::filesystem::create_directories(std::filesystem::path(path).parent_path(), error);
+  if (error)
+    return Fail(Code::kPermissionDenied, "cannot make the folder of stored profiles")
+        .Where(path)
+        .Found(error.message())
+        .Remedy("write the profile elsewhere with -o");
+  RIDGE_RETURN_IF_ERROR(CheckReplaces(path, "profile of ridge tune", {"{\n \"kind\": \"ridge profile\","}));
+  return AtomicFile::Create(path);
+}
+
 Status Tune(const Options& o, Output& out) {
   if (o.prompt < 32 || o.prompt > 65536)
     return Fail(Code::kUsage, "wrong value").Where("-p").Found(std::to_string(o.prompt)).Expected("32 to 65536");
@@ -244,14 +257,13 @@ Status Tune(const Options& o, Output& out) {
   Interrupt interrupt(out.json);
   RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, o.model.Check({}));
   RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(o.model.model()));
-  RIDGE_RETURN_IF_ERROR(o.model.ApplyProfile(options));
-  Profile profile{.path = o.out, .fingerprint = lab::Fingerprint(lab::ReadMachine(), ""), .version = BuildName()};
+  RIDGE_ASSIGN_OR_RETURN(const std::shared_ptr<const Profile> taken, o.model.TakeProfile(options.path));
+  o.model.Apply(taken.get(), options);
+  Profile profile{.fingerprint = lab::Fingerprint(lab::ReadMachine(), ""), .version = BuildName()};
   RIDGE_ASSIGN_OR_RETURN(profile.model, IdentityOf(options.path));
-  std::optional<AtomicFile> file;  // before the search: a file that cannot be written must not cost its time
-  if (!o.out.empty()) {
-    RIDGE_RETURN_IF_ERROR(CheckReplaces(o.out, "profile of ridge tune", {"{\n \"kind\": \"ridge profile\","}));
-    RIDGE_ASSIGN_OR_RETURN(file, AtomicFile::Create(o.out));
-  }
+  // Before the search: a file that cannot be written must not cost its time.
+  RIDGE_ASSIGN_OR_RETURN(profile.path, o.out.empty() ? Profile::StoredPath(profile.model) : Result<std::string>(o.out));
+  RIDGE_ASSIGN_OR_RETURN(AtomicFile file, CreateProfile(profile.path, o.out.empty()));
   Tuning tuning(o, options);
   RIDGE_RETURN_IF_ERROR(tuning.Search());
   profile.threads = tuning.chosen().threads;
@@ -264,11 +276,9 @@ Status Tune(const Options& o, Output& out) {
         .Found(tuning.problems()[0])
         .Remedy("a smaller model or format: see ridge plan");
   }
-  if (file) {
-    RIDGE_RETURN_IF_ERROR(file->Write(document.dump(1) + "\n"));
-    RIDGE_RETURN_IF_ERROR(file->Commit());
-    Note("profile: " + o.out);
-  }
+  RIDGE_RETURN_IF_ERROR(file.Write(document.dump(1) + "\n"));
+  RIDGE_RETURN_IF_ERROR(file.Commit());
+  Note("profile: " + profile.path + (o.out.empty() ? ": run, serve and bench pick it up" : ": for --profile"));
   return out.json ? out.Document(document) : out.Write(tuning.Text());
 }
 
@@ -277,8 +287,7 @@ Status Tune(const Options& o, Output& out) {
 void AddTune(CLI::App& root, Invocation& invocation) {
   auto o = std::make_shared<Options>();
   CLI::App* app = AddSubcommand(root, "tune", "the fastest settings of a model here, under constraints, each proved",
-                                "ridge tune -m smollm2:135m -o smollm2.profile.json\n  ridge run -m smollm2:135m "
-                                "--profile smollm2.profile.json -p \"Once\" -n 16\n\n"
+                                "ridge tune -m smollm2:135m\n  ridge run -m smollm2:135m -p \"Once\" -n 16\n\n"
                                 "Searches threads (by decode speed) and the prompt chunk (by prefill speed), one after "
                                 "the other, in interleaved pairs; a value is chosen only where\n"
                                 "it is proved faster than what is there (5 % for all comparisons together, and by more "
@@ -292,7 +301,8 @@ void AddTune(CLI::App& root, Invocation& invocation) {
       ->check(CLI::PositiveNumber);
   app->add_option("--max-gap", o->gap_ms, "milliseconds that a token may take: the same")->check(CLI::PositiveNumber);
   app->add_option("-o,--output", o->out,
-                  "write the profile with its evidence to this file, for --profile of run, serve and others");
+                  "write the profile with its evidence to this file, for --profile (default: store it where run, serve "
+                  "and bench pick it up)");
   invocation.Bind(app, [o](Output& out) { return Tune(*o, out); });
 }
 

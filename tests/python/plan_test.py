@@ -129,7 +129,7 @@ class Files(unittest.TestCase):
         with open(self.profile, encoding="utf-8") as file:
             profile = json.load(file)
         for change, word in (({"fingerprint": "0" * 16}, b"another machine"), ({"version": "0.0.9"}, b"another version"), ({"kind": "x"}, b"not a profile"),
-                             ({"settings": {"n_threads": 0}}, b"not a profile"), ({"settings": {"isa": 3}}, b"not a profile")):
+                             ({"settings": {"n_threads": 0}}, b"not a profile"), ({"settings": {"isa": 3}}, b"not a profile"), ({"settings": {"type_k": "q9"}}, b"not a profile"), ({"settings": {"speculation": "draft"}}, b"not a profile")):
             path = os.path.join(self.folder, "wrong.json")
             with open(path, "w", encoding="utf-8") as file:
                 json.dump({**profile, **change}, file)
@@ -139,6 +139,106 @@ class Files(unittest.TestCase):
         run = ridge("run", "-m", self.other, "-p", "x", "-n", "1", "--profile", self.profile)
         self.assertEqual(run.returncode, 1)
         self.assertIn(b"another model", run.stderr)
+
+    def stored(self, folder, **settings):
+        """A profile as if ridge tune had stored it below `folder`, and the environment that finds it."""
+        with open(self.profile, encoding="utf-8") as file:
+            profile = json.load(file)
+        profile["settings"] = settings
+        os.makedirs(os.path.join(folder, "ridge"), exist_ok=True)
+        path = os.path.join(folder, "ridge", f"profile-{profile['fingerprint']}-{profile['model_hash']}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(profile, file)
+        return path, profile, {"XDG_CACHE_HOME": folder}
+
+    def test_a_stored_profile_is_picked_up(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, _, env = self.stored(folder, n_threads=1, n_ubatch=48, speculation="lookup")
+            command = ["run", "-m", self.model, "-p", "hello", "-n", "4", "--temp", "0"]
+            run = ridge(*command, "--json", **env)
+            config = json.loads(run.stdout)["config"]
+            self.assertEqual((config["n_threads"], config["n_ubatch"], config["speculation"], config["profile"]), (1, 48, "lookup", path))
+            self.assertIn(path.encode(), run.stderr)
+            self.assertIn(b"-t 1 -ub 48 --spec lookup", run.stderr)
+            given = document(*command, "-ub", "16", "--spec", "off", **env)["config"]
+            self.assertEqual((given["n_threads"], given["n_ubatch"], given["speculation"]), (1, 16, "off"))
+            for left in (ridge(*command, "--no-profile", "--json", **env), ridge(*command, "--json", RIDGE_NO_PROFILE="1", **env)):
+                config = json.loads(left.stdout)["config"]
+                self.assertEqual((config["n_ubatch"], config["speculation"], config["profile"]), (512, "off", None))
+                self.assertNotIn(b"profile", left.stderr)
+            self.assertEqual(ridge(*command, "--no-profile", "--profile", path, **env).returncode, 2)
+            named = document(*command, "--profile", path, RIDGE_NO_PROFILE="1", **env)["config"]
+            self.assertEqual(named["n_ubatch"], 48)
+
+    def test_what_is_found_is_stored_and_used(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"XDG_CACHE_HOME": folder}
+            run = ridge("tune", "-m", self.model, "-p", "32", "--json", **env)
+            self.assertEqual(run.returncode, 0, run.stderr)
+            files = os.listdir(os.path.join(folder, "ridge"))
+            self.assertEqual(len(files), 1)
+            path = os.path.join(folder, "ridge", files[0])
+            self.assertIn(path.encode(), run.stderr)
+            with open(path, encoding="utf-8") as file:
+                self.assertEqual(json.load(file), json.loads(run.stdout))
+            config = document("run", "-m", self.model, "-p", "hello", "-n", "2", **env)["config"]
+            self.assertEqual(config["profile"], path)
+            self.assertEqual({k: config[k] for k in ("n_threads", "n_ubatch")}, json.loads(run.stdout)["settings"])
+            wrong = ridge("tune", "-m", self.model, "-p", "32", XDG_CACHE_HOME="/proc/no")
+            self.assertEqual(wrong.returncode, 1)
+            self.assertIn(b"-o", wrong.stderr)
+
+    def test_a_stored_profile_in_bench(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, _, env = self.stored(folder, n_threads=1, n_ubatch=48, type_k="bf16", type_v="f32", flash_attn="off")
+            bench = lambda *more: document("bench", "-m", self.model, "-p", "8", "-n", "0", "-r", "1", *more, **env)[0]
+            row = bench()
+            self.assertEqual([row[k] for k in ("n_threads", "n_ubatch", "type_k", "type_v", "flash_attn", "profile")], [1, 48, "bf16", "f32", False, path])
+            row = bench("-ub", "16", "-ctk", "f16", "-fa", "on")
+            self.assertEqual([row[k] for k in ("n_threads", "n_ubatch", "type_k", "type_v", "flash_attn")], [1, 16, "f16", "f32", True])
+            row = bench("--no-profile")
+            self.assertEqual([row[k] for k in ("n_ubatch", "type_k", "profile")], [512, "f16", None])
+
+    def test_settings_that_change_answers_are_told(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, profile, env = self.stored(folder, type_k="bf16", type_v="f32", flash_attn="off")
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({**profile, "same_top": 0.875}, file)
+            command = ["run", "-m", self.model, "-p", "hello", "-n", "4", "--json"]
+            run = ridge(*command, **env)
+            config = json.loads(run.stdout)["config"]
+            self.assertEqual((config["type_k"], config["type_v"], config["flash_attn"]), ("bf16", "f32", "off"))
+            self.assertIn(b"answers change: the likeliest next token was the same 87.5 %", run.stderr)
+            config = document(*command[:-1], "-ctk", "f16", "-fa", "on", **env)["config"]
+            self.assertEqual((config["type_k"], config["type_v"], config["flash_attn"]), ("f16", "f32", "on"))
+
+    def test_a_stored_profile_of_something_else_is_left(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, profile, env = self.stored(folder, n_ubatch=48)
+            command = ["run", "-p", "hello", "-n", "2", "--json"]
+            other = ridge(*command, "-m", self.other, **env)
+            self.assertEqual(json.loads(other.stdout)["config"]["n_ubatch"], 512)
+            self.assertNotIn(b"profile", other.stderr)
+            for change, word in (({"version": "0.0.9"}, b"another version"), ({"kind": "x"}, b"not a profile")):
+                with open(path, "w", encoding="utf-8") as file:
+                    json.dump({**profile, **change}, file)
+                run = ridge(*command, "-m", self.model, **env)
+                self.assertEqual((run.returncode, json.loads(run.stdout)["config"]["n_ubatch"]), (0, 512))
+                self.assertIn(word, run.stderr)
+
+    def test_a_served_model_takes_its_stored_profile(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path, _, env = self.stored(folder, n_threads=1, n_ubatch=48, speculation="off")
+            with subprocess.Popen([RIDGE, "serve", "-m", self.model, "--port", "0", "--json"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, env={**os.environ, **env}) as server:
+                text = ""
+                while not text.endswith("\n}\n"):
+                    line = server.stdout.readline().decode()
+                    self.assertTrue(line, text)
+                    text += line
+                server.terminate()
+                server.stdout.read()
+            config = json.loads(text)["config"]
+            self.assertEqual((config["n_threads"], config["n_ubatch"], config["speculation"], config["profile"]), (1, 48, "off", path))
 
     def test_constraints_that_nothing_meets(self):
         path = os.path.join(self.folder, "none.json")

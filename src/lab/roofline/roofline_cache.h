@@ -24,6 +24,7 @@ class RooflineCache {
   Result<std::optional<Roofline>> Load(const std::string& fingerprint) const;
   // Errors: kInvalidArgument (not quiet or short), those of AtomicFile.
   Status Store(const Roofline& roofline) const;
+  const std::string& folder() const { return folder_; }
   std::string PathOf(const std::string& fingerprint) const { return folder_ + "/roofline-" + fingerprint + ".json"; }
 
  private:
