@@ -1,5 +1,6 @@
 #include "base/memory.h"
 
+#include <malloc.h>
 #include <sys/mman.h>
 
 #include <cerrno>
@@ -17,6 +18,12 @@ constexpr size_t kPage = 4096;
 size_t RoundUp(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 }  // namespace
+
+void ReleaseFreeMemory() {
+#ifdef __GLIBC__
+  ::malloc_trim(0);  // of every arena; free() gives back only what lies at an arena's end
+#endif
+}
 
 Result<Buffer> Buffer::Allocate(size_t size_bytes) {
   Buffer buffer;

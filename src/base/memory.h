@@ -13,6 +13,9 @@
 
 namespace ridge {
 
+// Gives memory that was freed back to the system, which allocators keep for later else. Takes milliseconds; thread-safe.
+void ReleaseFreeMemory();
+
 class Buffer {
  public:
   static Result<Buffer> Allocate(size_t size_bytes);  // kResourceExhausted

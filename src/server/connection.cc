@@ -13,10 +13,12 @@
 #include <boost/beast/http/string_body.hpp>
 #include <chrono>
 #include <memory>
+#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
 
+#include "base/memory.h"
 #include "base/planted.h"
 #include "server/api_error.h"
 #include "server/hub.h"
@@ -40,6 +42,7 @@ constexpr size_t kBodiesBytes = size_t{256} << 20;  // of all requests that are 
 constexpr size_t kReadBytes = 64 << 10;
 constexpr size_t kPipelinedBytes = 1 << 20;  // read ahead while an answer is under way
 constexpr size_t kInlineBytes = 16 << 10;    // a longer body is parsed and tokenized by a worker
+constexpr size_t kLongBytes = 1 << 20;       // an even longer one by another worker, so that it only waits for its like
 constexpr seconds kIdle{75}, kHeader{10}, kBody{60}, kWrite{30};
 constexpr size_t kWriteBytesPerSecond = 64 << 10;  // a large answer has as much longer
 constexpr std::chrono::milliseconds kLinger{1000};
@@ -311,15 +314,25 @@ class Connection : public std::enable_shared_from_this<Connection> {
       const bool there = co_await Offload(task);
       if (!there) co_return false;
     }
+    // It must not lie there as long as the answer takes: nobody counts it any more.
+    const bool was_long = std::exchange(task->request.body, {}).size() > kLongBytes;
+    if (was_long) TrimMemory(hub_);
     Charge(0);
     served_ = true;
     keep_alive = keep_alive && !hub_.draining;
     const bool more = co_await Answer(task->reply, task->request.method == Method::kHead, keep_alive, old);
+    if (buffer_.size() == 0 && buffer_.capacity() > kReadBytes) buffer_.shrink_to_fit();
+    const bool large = task->reply.response.body.size() > kLongBytes;
+    task.reset();
+    if (large) TrimMemory(hub_);
     co_return more;
   }
 
   asio::awaitable<bool> Offload(const std::shared_ptr<Task>& task) {
-    asio::post(hub_.workers, [task, &context = std::as_const(hub_.context)] {
+    asio::thread_pool& workers = Computes(task->request)                  ? hub_.computing
+                                 : task->request.body.size() > kLongBytes ? hub_.long_workers
+                                                                          : hub_.workers;
+    asio::post(workers, [task, &context = std::as_const(hub_.context)] {
       if (!*task->request.gone) task->reply = Dispatch(context, task->request);
       task->done = true;
       task->request.wake();
@@ -392,7 +405,24 @@ void Accept(Hub& hub, tcp::socket socket) {
   error_code ignored;
   socket.set_option(tcp::no_delay(true), ignored);
   auto connection = std::make_shared<Connection>(hub, std::move(socket));
-  asio::co_spawn(hub.io, [connection]() -> asio::awaitable<void> { co_await connection->Run(); }, asio::detached);
+  asio::co_spawn(
+      hub.io,
+      [connection]() -> asio::awaitable<void> {
+        try {
+          co_await connection->Run();
+        } catch (const std::bad_alloc&) {  // only this connection is to blame
+          connection->Close();
+        }
+      },
+      asio::detached);
+}
+
+void TrimMemory(Hub& hub) {
+  if (std::exchange(hub.trim_waits, true)) return;
+  asio::post(hub.long_workers, [&hub] {
+    ReleaseFreeMemory();
+    asio::post(hub.io, [&hub] { hub.trim_waits = false; });
+  });
 }
 
 void CloseIdle(Hub& hub) {

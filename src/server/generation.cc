@@ -13,6 +13,7 @@ namespace ridge::server {
 namespace {
 
 constexpr size_t kMaxStops = 16, kMaxStopBytes = 1024;
+constexpr size_t kMaxNameBytes = 1024;  // kept as long as the request runs, and in the tree of prefixes
 constexpr int64_t kMaxPriority = 100;
 constexpr double kMostDeadline_s = 86400;
 
@@ -51,6 +52,14 @@ void ReadLogitBias(Fields& fields, int64_t vocab, std::vector<sampling::LogitBia
   if (static_cast<int64_t>(biases.size()) == vocab &&
       std::ranges::all_of(biases, [](const sampling::LogitBias& b) { return std::isinf(b.bias); }))
     fields.Refuse("logit_bias", fmt::format("all {} tokens banned", vocab), "a token that may be sampled");
+}
+
+void ReadName(Fields& fields, std::string_view name, std::string& target) {
+  std::string text;
+  fields.Text(name, text);
+  if (text.size() > kMaxNameBytes)
+    return fields.Refuse(name, fmt::format("{} bytes", text.size()), fmt::format("at most {} bytes", kMaxNameBytes));
+  target = std::move(text);
 }
 
 void ReadStream(Fields& fields, Generation& out) {
@@ -124,7 +133,7 @@ void ReadGeneration(Fields& fields, const Context& context, Generation& out) {
   fields.Integer("n", out.n, 1, kMaxChoices);
   ReadStop(fields, out.text.stop);
   ReadSampling(fields, vocab, out.text.sampling);
-  fields.Text("cache_salt", out.text.cache_salt);
+  ReadName(fields, "cache_salt", out.text.cache_salt);
   fields.Bool("cache_prompt", out.text.use_cache);
   if (fields.Any("deadline_s") != nullptr)
     fields.Number("deadline_s", out.text.deadline_s.emplace(), 0, kMostDeadline_s);
@@ -135,7 +144,7 @@ void ReadGeneration(Fields& fields, const Context& context, Generation& out) {
   fields.Bool("ignore_eos", out.text.ignore_end);
   out.text.speculation = context.speculation;
   out.text.whole_answer = true;
-  fields.Text("user", out.text.tenant);  // users share the engine fairly
+  ReadName(fields, "user", out.text.tenant);  // users share the engine fairly
   fields.NotYet("service_tier", {"\"auto\"", "\"default\""});
   fields.NotYet("store", {"false"});
   fields.NotYet("metadata", {"{}"});

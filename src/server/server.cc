@@ -11,6 +11,7 @@
 #include <boost/asio/write.hpp>
 #include <csignal>
 #include <future>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -126,7 +127,16 @@ asio::awaitable<void> Server::Impl::AcceptLoop() {
 
 void Server::Impl::Start() {
   asio::co_spawn(hub.io, [this]() -> asio::awaitable<void> { co_await AcceptLoop(); }, asio::detached);
-  thread = std::thread([this] { hub.io.run(); });
+  thread = std::thread([this] {
+    for (;;) {
+      try {
+        hub.io.run();
+        return;
+      } catch (const std::bad_alloc&) {
+        // Of something that belongs to no connection; what it was for is over, the others go on.
+      }
+    }
+  });
 }
 
 void Server::Impl::Finish(End how) {
@@ -162,6 +172,8 @@ void Server::Impl::OnSignal() {
 
 void Server::Impl::Stop() {
   hub.workers.join();
+  hub.long_workers.join();
+  hub.computing.join();
   work.reset();
   hub.io.stop();
   if (thread.joinable()) thread.join();

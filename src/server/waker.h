@@ -4,7 +4,7 @@
 //   request.wake = [waker] { waker->Notify(); };     // any thread, any number of times
 //   co_await waker->Wait();                            // I/O thread
 //
-// Guarantees: a Notify after the last Wait ended makes the next one return; many of them cost one wake-up. One waiting coroutine.
+// Guarantees: Notify never throws. A Notify after the last Wait ended makes the next one return; many of them cost one wake-up. One waiting coroutine.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,10 @@
 #include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
+#include <chrono>
 #include <memory>
+#include <new>
+#include <thread>
 
 namespace ridge::server {
 
@@ -24,10 +27,17 @@ class Waker : public std::enable_shared_from_this<Waker> {
 
   void Notify() {
     if (posted_.exchange(true)) return;
-    boost::asio::post(*io_, [self = shared_from_this()] {
-      self->posted_ = false;  // before the look at what is there: what comes later posts again
-      self->Signal();
-    });
+    for (bool posted = false; !posted;) {
+      try {
+        boost::asio::post(*io_, [self = shared_from_this()] {
+          self->posted_ = false;  // before the look at what is there: what comes later posts again
+          self->Signal();
+        });
+        posted = true;
+      } catch (const std::bad_alloc&) {  // who is not woken waits for ever
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
   }
 
   void Signal() {  // I/O thread

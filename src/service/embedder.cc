@@ -109,9 +109,14 @@ Status Embedder::Check(const std::vector<TokenId>& ids, size_t index) const {
 Result<std::vector<Embedding>> Embedder::Embed(const std::vector<std::string>& texts, const Gone& gone) {
   std::vector<std::vector<TokenId>> ids;
   for (size_t i = 0; i < texts.size(); i++) {
-    auto encoded = tokenizer_->Encode(texts[i], {});
+    if (gone && gone()) return Fail(Code::kCancelled, "the client went away");
+    auto encoded = tokenizer_->Encode(texts[i], {.most_tokens = static_cast<size_t>(runtime_->context_tokens())});
     if (!encoded) {
       Error error = std::move(encoded).error();
+      if (error.code == Code::kOutOfRange) {
+        error.what = "the text is longer than the context";
+        error.remedy = "shorten the text";
+      }
       error.where = fmt::format("input[{}]{}{}", i, error.where.empty() ? "" : ": ", error.where);
       return std::unexpected(std::move(error));
     }

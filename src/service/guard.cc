@@ -1,6 +1,7 @@
 #include "service/guard.h"
 
 #include <functional>
+#include <utility>
 
 #include "text/utf8.h"
 
@@ -47,7 +48,15 @@ Result<Guard> Guard::Create(const Json& messages, std::string_view template_sour
   }
   ForEachText(guard.marked_, [&](std::string& text) {
     const std::vector<size_t> offsets = tokenizer.FindControl(text);
-    for (size_t i = offsets.size(); i-- > 0;) text.insert(offsets[i], guard.mark_);
+    if (offsets.empty()) return;
+    std::string marked;  // in one go: a text may spell millions of them
+    marked.reserve(text.size() + offsets.size() * guard.mark_.size());
+    size_t from = 0;
+    for (const size_t offset : offsets) {
+      marked.append(text, from, offset - from) += guard.mark_;
+      from = offset;
+    }
+    text = std::move(marked.append(text, from));
   });
   return guard;
 }

@@ -67,19 +67,27 @@ engine::StepBytes StepBytesOf(const Runtime& runtime) {
   return bytes;
 }
 
+// Texts that the whole rest was searched for in vain: after so many the template leaves out or changes too much for a search to be worth it.
+constexpr int64_t kMostMissing = 64;
+
 // Where the text of each message ends in the rendered conversation. A template may trim a text; of one that is not there the end is that of the
 // message before.
 std::vector<size_t> MessageEnds(std::string_view rendered, const nlohmann::ordered_json& messages) {
   std::vector<size_t> ends;
   size_t from = 0;
+  int64_t missing = 0;
   for (const auto& message : messages) {
     const auto content = message.is_object() ? message.find("content") : message.end();
     if (message.is_object() && content != message.end() && content->is_string()) {
       std::string_view text = content->get_ref<const std::string&>();
       const size_t first = text.find_first_not_of(" \t\r\n");
       text = first == std::string_view::npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") + 1 - first);
-      const size_t at = text.empty() ? std::string_view::npos : rendered.find(text, from);
-      if (at != std::string_view::npos) from = at + text.size();
+      const bool look = !text.empty() && missing < kMostMissing;
+      const size_t at = look ? rendered.find(text, from) : std::string_view::npos;
+      if (at != std::string_view::npos)
+        from = at + text.size();
+      else if (!text.empty())
+        missing++;
     }
     ends.push_back(from);
   }
@@ -358,10 +366,21 @@ Result<Service::Prompt> Service::Tokenize(const TextRequest& request) const {
     plain = guard.TakeMarks(text);
     // The template may write BOS itself; a second one, and none, give worse answers.
     add_special = !bos || bos->empty() || !text.starts_with(*bos);
-    prompt.message_ends = MessageEnds(text, *request.messages);
   }
-  RIDGE_ASSIGN_OR_RETURN(
-      prompt.ids, tokenizer_->Encode(text, {.add_special = add_special, .parse_special = chat, .plain_at = plain}));
+  auto ids = tokenizer_->Encode(text, {.add_special = add_special,
+                                       .parse_special = chat,
+                                       .plain_at = plain,
+                                       .most_tokens = static_cast<size_t>(runtime_->context_tokens())});
+  if (!ids) {
+    Error& error = ids.error();
+    if (error.code == Code::kOutOfRange) {
+      error.what = "the prompt does not fit the context";
+      error.remedy = "shorten the prompt or give more context with -c";
+    }
+    return std::unexpected(std::move(error));
+  }
+  prompt.ids = std::move(*ids);
+  if (chat) prompt.message_ends = MessageEnds(text, *request.messages);
   // The answer goes on from here: nothing closes the text.
   if (add_special && tokenizer_->add_eos() && !prompt.ids.empty()) prompt.ids.pop_back();
   prompt.bos_added = add_special && !prompt.ids.empty() && tokenizer_->bos() == prompt.ids.front();
@@ -370,14 +389,23 @@ Result<Service::Prompt> Service::Tokenize(const TextRequest& request) const {
 
 Error Service::BlameMessage(Error error, const TextRequest& request) const {
   if (request.messages == nullptr || error.code != Code::kOutOfRange) return error;
-  size_t longest = 0, longest_tokens = 0;
+  // In bytes: to count the tokens of all of them would take longer than to compute what does fit.
+  size_t longest = 0;
+  std::string_view text;
   for (size_t i = 0; i < request.messages->size(); i++) {
     const auto& message = (*request.messages)[i];
     if (!message.is_object() || !message.contains("content") || !message["content"].is_string()) continue;
-    const auto ids = tokenizer_->Encode(message["content"].get_ref<const std::string&>(), {.add_special = false});
-    if (ids && ids->size() > longest_tokens) longest = i, longest_tokens = ids->size();
+    const std::string_view content = message["content"].get_ref<const std::string&>();
+    if (content.size() > text.size()) longest = i, text = content;
   }
-  if (longest_tokens > 0) error.where = fmt::format("messages[{}] is the longest, {} tokens", longest, longest_tokens);
+  if (text.empty()) return error;
+  const auto ids =
+      tokenizer_->Encode(text, {.add_special = false, .most_tokens = static_cast<size_t>(runtime_->context_tokens())});
+  if (ids) {
+    error.where = fmt::format("messages[{}] is the longest, {} tokens", longest, ids->size());
+  } else if (ids.error().code == Code::kOutOfRange) {
+    error.where = fmt::format("messages[{}] is the longest, {}", longest, ids.error().found);
+  }
   return error;
 }
 
@@ -403,7 +431,9 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
   if (ids.empty()) {
     if (request.messages == nullptr && request.prompt.empty())
       return Fail(Code::kInvalidArgument, "the prompt is empty");
-    RIDGE_ASSIGN_OR_RETURN(prompt, Tokenize(request));
+    Result<Prompt> tokenized = Tokenize(request);
+    if (!tokenized) return std::unexpected(BlameMessage(std::move(tokenized).error(), request));
+    prompt = std::move(*tokenized);
     if (ids.empty()) return Fail(Code::kInvalidArgument, "the prompt gives no tokens");
   }
   const double tokenize_ms = MsSince(begin);

@@ -49,7 +49,12 @@ class Bpe final : public Tokenizer {
     std::string spelled;
   };
 
-  Status EncodeText(std::string_view utf8, bool, std::vector<TokenId>& ids) const override {
+  size_t MostTokenBytes() const override {
+    if (lowercase_ || pre_.drop_gaps) return 0;  // the text gets shorter before it is cut
+    return pre_.byte_level ? vocabulary().max_piece_bytes() : vocabulary().max_text_bytes();
+  }
+
+  Status EncodeText(std::string_view utf8, bool, size_t most_ids, std::vector<TokenId>& ids) const override {
     std::string rewritten;
     if (pre_.metaspace || lowercase_) {
       rewritten = Rewrite(utf8);
@@ -62,6 +67,7 @@ class Bpe final : public Tokenizer {
     for (const Word& word : words) {
       if (pre_.drop_gaps && word.gap) continue;
       EncodeWord(utf8, word, scratch, ids);
+      if (ids.size() > most_ids) break;
     }
     const auto lost = std::find_if(ids.begin() + start, ids.end(), [](TokenId id) { return id < 0; });
     if (lost == ids.end()) return {};

@@ -1,5 +1,6 @@
 #include "text/spm.h"
 
+#include <algorithm>
 #include <queue>
 
 #include "text/utf8.h"
@@ -8,14 +9,31 @@ namespace ridge::text {
 namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
+constexpr size_t kMostUtf8Bytes = 4;
 
 class Spm final : public Tokenizer {
  public:
   explicit Spm(std::unique_ptr<const Vocabulary> vocabulary) : Tokenizer(std::move(vocabulary)) {}
 
  private:
-  Status EncodeText(std::string_view utf8, bool after_special, std::vector<TokenId>& ids) const override {
+  size_t MostTokenBytes() const override { return vocabulary().remove_extra_whitespaces ? 0 : MostPartBytes(); }
+
+  // Of escaped text. Without an unknown token characters may give none at all.
+  size_t MostPartBytes() const {
+    return vocabulary().unk ? std::max<size_t>(kMostUtf8Bytes, vocabulary().max_text_bytes()) : 0;
+  }
+
+  Status EncodeText(std::string_view utf8, bool after_special, size_t most_ids,
+                    std::vector<TokenId>& ids) const override {
     const std::string text = Escape(utf8, vocabulary().add_space_prefix && after_special);
+    // All of it is merged at once, so what cannot fit is seen before. As many ids as there are at least stand for it.
+    if (const size_t most = MostPartBytes(); most > 0 && most_ids < SIZE_MAX) {
+      const size_t least = ids.size() + (text.size() + most - 1) / most;
+      if (least > most_ids) {
+        ids.resize(least, 0);
+        return {};
+      }
+    }
     struct Part {
       uint32_t begin, end;  // byte offsets; begin == end: merged into its left neighbour
       uint32_t next, previous;

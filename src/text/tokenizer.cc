@@ -75,6 +75,12 @@ Result<std::unique_ptr<Tokenizer>> WordPieceFromMetadata(const gguf::Metadata& m
   return MakeWordPiece(normalizer, std::move(vocabulary));
 }
 
+Fail TooMany(size_t least, size_t most) {
+  return Fail(Code::kOutOfRange, "the text has too many tokens")
+      .Found("at least " + std::to_string(least) + " tokens")
+      .Expected(std::to_string(most) + " tokens at most");
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Tokenizer>> Tokenizer::FromMetadata(const gguf::Metadata& metadata) {
@@ -105,17 +111,20 @@ Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view utf8, EncodeOpti
   const Vocabulary& v = *vocabulary_;
   std::vector<TokenId> ids;
   if (options.add_special && v.prefix) ids.push_back(*v.prefix);
+  const size_t most = utf8.size() > kCountedBytes ? options.most_tokens : SIZE_MAX;
+  const size_t least = ids.size() + LeastTokens(utf8.size());
+  if (least > most) return TooMany(least, most);
   // Special tokens are taken out first, the leftmost and then the longest, and the text between them is encoded piece
   // by piece.
   bool after_special = true;
   size_t begin = 0;
   const auto encode_until = [&](size_t end) -> Status {
     if (begin >= end) return {};
-    RIDGE_RETURN_IF_ERROR(EncodeText(utf8.substr(begin, end - begin), after_special, ids));
+    RIDGE_RETURN_IF_ERROR(EncodeText(utf8.substr(begin, end - begin), after_special, most, ids));
     after_special = false;
     return {};
   };
-  for (size_t i = 0; i < utf8.size();) {
+  for (size_t i = 0; i < utf8.size() && ids.size() <= most;) {
     const bool plain = std::binary_search(options.plain_at.begin(), options.plain_at.end(), i);
     const std::optional<TokenId> special = v.MatchSpecial(utf8, i, options.parse_special && !plain);
     if (!special) {
@@ -136,7 +145,8 @@ Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view utf8, EncodeOpti
     }
     begin = i;
   }
-  RIDGE_RETURN_IF_ERROR(encode_until(utf8.size()));
+  if (ids.size() <= most) RIDGE_RETURN_IF_ERROR(encode_until(utf8.size()));
+  if (ids.size() > most) return TooMany(std::max(ids.size(), least), most);
   if (options.add_special && v.suffix) ids.push_back(*v.suffix);
   return ids;
 }
@@ -169,6 +179,11 @@ std::string Tokenizer::Decode(std::span<const TokenId> ids, bool special) const 
 
 std::string_view Tokenizer::Piece(TokenId id) const {
   return vocabulary_->Has(id) ? vocabulary_->Piece(id) : std::string_view();
+}
+size_t Tokenizer::LeastTokens(size_t bytes) const {
+  // A special token that takes the white space beside it stands for as many bytes as there are.
+  const size_t most = vocabulary_->strips() ? 0 : MostTokenBytes();
+  return most == 0 ? 0 : (bytes + most - 1) / most;
 }
 size_t Tokenizer::vocab_size() const { return vocabulary_->size(); }
 std::optional<TokenId> Tokenizer::bos() const { return vocabulary_->bos; }

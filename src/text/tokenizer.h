@@ -37,7 +37,13 @@ struct EncodeOptions {
   // Ascending byte offsets of a valid UTF-8 text at which, in spite of parse_special, no control token begins: where a
   // user's words inside a rendered template spell one (see FindControl).
   std::span<const size_t> plain_at = {};
+  // What the caller has room for. Of a text of more than kCountedBytes only so many tokens are looked for: with more it
+  // is refused as soon as that is certain, by its length alone where a token covers only so many bytes, else on the way.
+  // A shorter text is counted to its end.
+  size_t most_tokens = SIZE_MAX;
 };
+
+inline constexpr size_t kCountedBytes = 256 << 10;
 
 class Tokenizer {
  public:
@@ -49,7 +55,8 @@ class Tokenizer {
   Tokenizer& operator=(const Tokenizer&) = delete;
   virtual ~Tokenizer();
 
-  // Errors: kOutOfRange for a text of 1 GiB or more, kResourceExhausted when a pre-tokenizer's regex runs out of its
+  // Errors: kOutOfRange for a text of 1 GiB or more, and for one that has more than most_tokens ("at least 5000 tokens"),
+  // kResourceExhausted when a pre-tokenizer's regex runs out of its
   // limits.
   Result<std::vector<TokenId>> Encode(std::string_view utf8, EncodeOptions options) const;
 
@@ -64,6 +71,9 @@ class Tokenizer {
   // Raw bytes of one token inside a text, perhaps part of a code point; of a control token its name. Empty for an id
   // outside the vocabulary.
   std::string_view Piece(TokenId id) const;
+
+  // Tokens that a text of so many bytes has at least.
+  size_t LeastTokens(size_t bytes) const;
 
   size_t vocab_size() const;
   std::optional<TokenId> bos() const;
@@ -88,8 +98,11 @@ class Tokenizer {
 
  private:
   // Appends the ids of a text without special tokens, valid UTF-8. `after_special`: the text starts the input or
-  // follows a special token.
-  virtual Status EncodeText(std::string_view utf8, bool after_special, std::vector<TokenId>& ids) const = 0;
+  // follows a special token. May stop once there are more than most_ids ids.
+  virtual Status EncodeText(std::string_view utf8, bool after_special, size_t most_ids,
+                            std::vector<TokenId>& ids) const = 0;
+  // Bytes of text that a token stands for at most; 0: there is no such number.
+  virtual size_t MostTokenBytes() const = 0;
 
   std::unique_ptr<const Vocabulary> vocabulary_;
 };

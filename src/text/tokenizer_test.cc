@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <iterator>
 #include <map>
 #include <random>
 #include <set>
@@ -461,6 +463,49 @@ TEST(BadVocabulary, OddTokensAreHarmless) {
   EXPECT_EQ(tokenizer->Piece(264), "");
   EXPECT_EQ(tokenizer->Piece(266), "\xFF\xFE");
   EXPECT_EQ(tokenizer->Piece(268), "");
+}
+
+// What is refused has too many tokens, what has too many is refused, and the figure is never above the truth.
+TEST(Limits, MoreTokensThanAreWantedAreRefused) {
+  TestVocabulary gemma = TestVocabulary::SentencePiece();
+  gemma.model = "gemma4";
+  TestVocabulary collapsing = SmallSpm();
+  collapsing.more.emplace_back("remove_extra_whitespaces", Value::Bool(true));
+  TestVocabulary stripping = Words();
+  stripping.more.emplace_back("general.name", Value::String("phi-3"));
+  const std::pair<const char*, TestVocabulary> vocabularies[] = {
+      {"bpe", Words()},      {"spm", SmallSpm()},           {"collapsing spm", collapsing},
+      {"bert", SmallBert()}, {"bpe in code points", gemma}, {"stripping", stripping}};
+  std::mt19937 random(5);
+  const char* pieces[] = {"hello", " ",      "                ", "he",           "ll",
+                          "\n",    "<tool>", "<tool>x",          "\xe2\x96\x81", "\xe2\x82\xac",
+                          "\xff",  "w",      "<|im_end|>    ",   "2024"};
+  for (const auto& [name, vocabulary] : vocabularies) {
+    const auto tokenizer = Make(vocabulary);
+    for (int round = 0; round < 4; round++) {
+      std::string text;
+      const size_t some = 1 + random() % std::size(pieces), first = random() % std::size(pieces);
+      while (text.size() <= kCountedBytes)
+        text += round == 0 ? "<|im_end|>" : pieces[(first + random() % some) % std::size(pieces)];
+      for (const bool special : {false, true}) {
+        const size_t all = Encode(*tokenizer, text, special).size();
+        EXPECT_LE(tokenizer->LeastTokens(text.size()), all) << name;
+        for (const size_t most : {size_t{0}, size_t{1}, all / 100, all / 2, all - 1, all, all + 1}) {
+          const auto ids = tokenizer->Encode(text, {false, special, {}, most});
+          EXPECT_EQ(ids.has_value(), all <= most) << name << ": " << all << " tokens, " << most << " wanted";
+          if (ids) EXPECT_EQ(ids->size(), all);
+          if (ids) continue;
+          EXPECT_EQ(ids.error().code, Code::kOutOfRange);
+          size_t told = 0;
+          ASSERT_EQ(std::sscanf(ids.error().found.c_str(), "at least %zu tokens", &told), 1) << ids.error().found;
+          EXPECT_GT(told, most);
+          EXPECT_LE(told, all);
+        }
+      }
+    }
+  }
+  // A short text is counted to its end, so that its error can say how many there are.
+  EXPECT_EQ(Make(Words())->Encode("wwwww", {false, false, {}, 2})->size(), 5u);
 }
 
 // A megabyte without a place to cut: still n log n.

@@ -347,6 +347,7 @@ Status Vocabulary::MarkStripping(const gguf::Metadata& metadata) {
   } else if (ContainsAny(name, {"modern-bert"})) {
     set("[MASK]", kStripLeft, true);
   }
+  strips_ = std::ranges::any_of(attributes_, [](uint8_t a) { return (a & (kStripLeft | kStripRight)) != 0; });
   return {};
 }
 
@@ -365,6 +366,9 @@ void Vocabulary::BuildPieces(Spelling spelling) {
       spelling == Spelling::kByteLevel ? AppendByteLevel(text, piece_) : AppendMetaspace(text, piece_);
     }  // else unused: prints nothing
     piece_end_.push_back(static_cast<uint32_t>(piece_.size()));
+    // Other tokens than normal ones stand for what they spell, though some print nothing.
+    const size_t bytes = attributes == kNormal ? Piece(static_cast<TokenId>(i)).size() : text.size();
+    max_piece_bytes_ = std::max(max_piece_bytes_, bytes);
   }
 }
 

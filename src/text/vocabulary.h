@@ -70,6 +70,8 @@ class Vocabulary {
   float score(TokenId id) const { return scores_.empty() ? 0.0f : scores_[id]; }
   bool IsEog(TokenId id) const { return eog_.contains(id); }
   size_t max_text_bytes() const { return max_text_bytes_; }
+  size_t max_piece_bytes() const { return max_piece_bytes_; }  // or of the text, of tokens that a text may spell
+  bool strips() const { return strips_; }                      // a special token takes white space beside it
   bool unique_texts() const { return unique_texts_; }
 
   std::optional<TokenId> Find(std::string_view text) const { return Find(text, {}); }
@@ -116,7 +118,8 @@ class Vocabulary {
   std::vector<float> scores_;        // [size] or empty
   std::vector<uint8_t> attributes_;  // [size], bits of TokenAttribute
   std::set<TokenId> eog_;
-  size_t max_text_bytes_ = 0;
+  size_t max_text_bytes_ = 0, max_piece_bytes_ = 0;
+  bool strips_ = false;
   bool unique_texts_ = true;
 
   struct Slot {

@@ -60,13 +60,16 @@ class WordPiece final : public Tokenizer {
       : Tokenizer(std::move(vocabulary)), normalizer_(normalizer) {}
 
  private:
-  Status EncodeText(std::string_view utf8, bool, std::vector<TokenId>& ids) const override {
+  // White space and what is removed give no token, an unknown word of any length one.
+  size_t MostTokenBytes() const override { return 0; }
+
+  Status EncodeText(std::string_view utf8, bool, size_t most_ids, std::vector<TokenId>& ids) const override {
     std::string word;
     const auto flush = [&] {
       if (!word.empty()) EncodeWord(word, ids);
       word.clear();
     };
-    for (size_t i = 0; i < utf8.size();) {
+    for (size_t i = 0; i < utf8.size() && ids.size() <= most_ids;) {
       const CodePoint c = DecodeUtf8(utf8, i);
       i += c.length_bytes;
       if (IsSpace(c.value)) {
