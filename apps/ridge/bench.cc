@@ -30,7 +30,7 @@ struct Options {
   std::string models, prompts = "512", gens = "128", depths = "0", threads, isas, batches = "2048", chunks = "512",
                       k_types = "f16", v_types = "f16", format = "md";
   std::vector<std::string> pairs, fusions = {"on"};
-  int64_t repetitions = 5, page = 32;
+  int64_t repetitions = 5, page = 32, op_trace = 0;
   std::optional<int> gpu_layers;
   std::string flash_attention = "auto", panel_cache, profile;
   bool no_profile = false;
@@ -268,13 +268,19 @@ Status MeasureGroup(const Options& o, std::span<const Setup> setups, const Model
   for (const Setup& setup : setups) {
     RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, LoadSetup(o, setup, models, longest));
     for (const std::string& note : runtime->notes()) Note(note);
+    runtime->program().TraceSteps(o.op_trace);
     runtimes.push_back(std::move(runtime));
   }
   std::vector<std::unique_ptr<BenchCase>> cases;  // setup by setup
   const auto print = [&](const BenchCase& one, const Setup& setup) -> Status {
     BenchRow row;
     row.with_sampling = o.with_sampling;
+    row.trace_every = o.op_trace;
     one.Finish(ceilings, row);
+    std::vector<TimeSpan> spans;
+    for (size_t i = 0; i < row.samples_at_s.size(); i++)
+      spans.push_back({row.samples_at_s[i], row.samples_at_s[i] + row.samples_ns[i] * 1e-9});
+    row.op_trace = OpTraceJson(one.runtime().program().op_trace(), spans);
     Describe(one.runtime(), setup, one.test(), row);
     return printer.Row(row);
   };
@@ -310,6 +316,11 @@ Status Bench(const Options& o, Output& out) {
     return Fail(Code::kUsage, "repetitions must be at least 1").Where("-r").Found(std::to_string(o.repetitions));
   RIDGE_RETURN_IF_ERROR(CheckGpuLayers(o.gpu_layers, o.strict));
   RIDGE_RETURN_IF_ERROR(CheckLists(o));
+  if (o.op_trace > 0 && format != BenchFormat::kJson && format != BenchFormat::kJsonLines)
+    return Fail(Code::kUsage, "this format has no place for times of ops")
+        .Where("--op-trace")
+        .Found("-o " + o.format)
+        .Expected("json or jsonl");
   RIDGE_ASSIGN_OR_RETURN(const std::vector<BenchTest> tests, Tests(o));
   RIDGE_ASSIGN_OR_RETURN(std::vector<Setup> setups, Setups(o));
   int64_t longest = 0;
@@ -372,6 +383,7 @@ void AddBench(CLI::App& root, Invocation& invocation) {
   app->add_flag(
       "--no-warmup", o->no_warmup,
       "nothing runs before the first repetition that counts; else pieces of the test run until they are steady");
+  app->add_option("--op-trace", o->op_trace, kOpTraceHelp)->capture_default_str()->check(CLI::Range(0, 1000000));
   app->add_flag("--strict", o->strict, "a fallback to a slow kernel is an error");
   app->add_option("-o,--output", o->format, "md, csv, json, jsonl or sql")->capture_default_str();
   invocation.Bind(app, [o](Output& out) { return Bench(*o, out); });

@@ -33,6 +33,7 @@ Json RowJson(const BenchRow& r) {
   j["n_gen"] = r.n_gen;
   j["n_depth"] = r.n_depth;
   j["with_sampling"] = r.with_sampling;
+  j["trace_every"] = r.trace_every;
   j["test_time"] = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   j["avg_ns"] = r.time.mean;
   j["stddev_ns"] = r.time.stddev;
@@ -60,6 +61,7 @@ Json RowJson(const BenchRow& r) {
   j["ceiling_kernels_s"] = floor(&lab::Floors::kernels_s);
   j["ceiling_bytes"] = r.bytes;
   j["ceiling_flops"] = r.flops;
+  if (!r.op_trace.is_null()) j["op_trace"] = r.op_trace;
   return j;
 }
 
@@ -68,7 +70,7 @@ std::vector<std::pair<std::string, std::string>> Fields(const BenchRow& row) {
   std::vector<std::pair<std::string, std::string>> fields;
   const Json document = RowJson(row);
   for (const auto& [key, value] : document.items()) {
-    if (!value.is_array())
+    if (!value.is_structured())
       fields.emplace_back(key, value.is_string() ? value.get<std::string>() : value.is_null() ? "" : value.dump());
   }
   return fields;

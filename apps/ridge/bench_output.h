@@ -30,6 +30,8 @@ struct BenchRow {
   std::optional<lab::Floors> floors;  // of what one repetition does
   double bytes = 0, flops = 0;        // of the same, in the layout that is read
   bool with_sampling = false;
+  int64_t trace_every = 0;  // steps of which one was timed op by op; 0: none
+  Json op_trace = nullptr;  // see OpTraceJson
 };
 
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines, kSql };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
@@ -281,6 +282,26 @@ Json OpTimesJson(const backend::Program& program) {
                      {"ms", time.ms}});
   }
   return times;
+}
+
+Json OpTraceJson(const backend::OpTrace& trace, const std::vector<TimeSpan>& spans) {
+  if (trace.every == 0) return nullptr;
+  Json steps = Json::array();
+  for (const backend::TracedStep& step : trace.steps) {
+    double end_s = step.begin_s;
+    Json us = Json::array();
+    for (const float op : step.us) {
+      end_s += static_cast<double>(op) * 1e-6;
+      us.push_back(std::round(static_cast<double>(op) * 100) / 100);
+    }
+    const auto holds = [&](const TimeSpan& s) { return step.begin_s >= s.begin_s && end_s <= s.end_s; };
+    if (!std::ranges::any_of(spans, holds)) continue;
+    steps.push_back({{"at_s", step.begin_s},
+                     {"tokens", step.tokens},
+                     {"phase", step.decode ? "decode" : "prefill"},
+                     {"us", std::move(us)}});
+  }
+  return {{"every", trace.every}, {"ops", trace.ops}, {"steps", std::move(steps)}};
 }
 
 std::string OpTimesTable(const backend::Program& program) {

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "command.h"
 #include "service/runtime.h"
@@ -97,6 +98,14 @@ Json PlanJson(const backend::Program& program);
 // What the program's trace measured: op phase steps calls ms; and as a table, longest first.
 Json OpTimesJson(const backend::Program& program);
 std::string OpTimesTable(const backend::Program& program);
+// Traced steps of the program (--op-trace) that lie in these spans of CLOCK_MONOTONIC_RAW, as lab::StepsOf reads them; null: none was asked for.
+struct TimeSpan {
+  double begin_s = 0, end_s = 0;
+};
+Json OpTraceJson(const backend::OpTrace& trace, const std::vector<TimeSpan>& spans);
+inline constexpr const char* kOpTraceHelp =
+    "time every op of one step in so many and put the times into the JSON document (0: of none); the steps stay the "
+    "same to the bit";
 
 // One line for people, on stderr: "ridge: TEXT".
 void Note(std::string_view text);

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <limits>
 #include <memory>
 #include <utility>
 
@@ -35,7 +36,7 @@ struct Options {
   SamplingOptions sampling;
   SpeculationOptions speculation{"off"};
   TextInput input;
-  int64_t max_tokens = -1;
+  int64_t max_tokens = -1, op_trace = 0;
   std::string system, planted;
   bool chat = false, single_turn = false, no_chat = false, ignore_eos = false, op_times = false;
   std::vector<std::string> stops;
@@ -92,6 +93,8 @@ Status Run::CheckUsage() const {
   }
   if (out_.json && goes_on())
     return usage("--json gives one answer: give -p TEXT or -f FILE, and -st where it is a turn of a chat");
+  if (options_.op_trace > 0 && (!out_.json || options_.op_times))
+    return usage("--op-trace goes into the document of --json, and not beside --op-times");
   if (options_.max_tokens < -1)
     return usage(fmt::format("-n must be 0 or more, or -1 for no limit, not {}", options_.max_tokens));
   if (options_.input.given() || options_.chat || options_.single_turn || options_.no_chat) return {};
@@ -106,6 +109,7 @@ Status Run::Load() {
   speculation_ = models.speculation;
   profile_ = models.profile;
   runtime->program().TraceOps(options_.op_times);
+  runtime->program().TraceSteps(options_.op_trace);
   const service::LoadTimes& times = runtime->times();
   ledger_.load_ms = times.open_ms + times.model_ms + times.compile_ms;
   if (models.draft) {
@@ -200,6 +204,7 @@ Json Run::Config() const {
   config["stop"] = options_.stops;
   config["seed"] = sampling_.seed;
   config["sampling"] = SamplingJson(sampling_);
+  config["trace_every"] = options_.op_trace;
   config["planted_sleep"] = options_.planted.empty() ? Json(nullptr) : Json(options_.planted);
   return config;
 }
@@ -233,6 +238,8 @@ Status Run::Finish(const Answer& answer) {
     document["config"] = Config();
     document["plan"] = PlanJson(runtime.program());
     if (options_.op_times) document["op_times"] = OpTimesJson(runtime.program());
+    if (options_.op_trace > 0)
+      document["op_trace"] = OpTraceJson(runtime.program().op_trace(), {{0, std::numeric_limits<double>::infinity()}});
     RIDGE_RETURN_IF_ERROR(out_.Document(document));
   } else {
     PrintLedger();
@@ -336,6 +343,7 @@ void AddRun(CLI::App& root, Invocation& invocation) {
   app->add_option("-r,--reverse-prompt", options->stops, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);
   app->add_flag("--ignore-eos", options->ignore_eos, "the model's end tokens do not end the answer");
+  app->add_option("--op-trace", options->op_trace, kOpTraceHelp)->capture_default_str()->check(CLI::Range(0, 1000000));
   app->add_flag("--op-times", options->op_times,
                 "time every op of the program, and end with how long each kind took in prefill and decode");
   app->add_option("--plant-sleep", options->planted,

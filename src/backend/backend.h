@@ -133,6 +133,19 @@ struct OpTime {
   double ms = 0;
 };
 
+// Steps whose ops were timed one by one. An op begins where the one before it ends.
+struct TracedStep {
+  double begin_s = 0;  // CLOCK_MONOTONIC_RAW
+  int64_t tokens = 0;
+  bool decode = false;    // one token a sequence
+  std::vector<float> us;  // [ops]
+};
+struct OpTrace {
+  int64_t every = 0;             // one step in so many of each kind, fewer where a run is long; 0: none
+  std::vector<std::string> ops;  // of a step, in its order: the first prepares what all layers share
+  std::vector<TracedStep> steps;
+};
+
 class Program {
  public:
   virtual ~Program() = default;
@@ -153,6 +166,9 @@ class Program {
   // Off at first; turning it on starts anew. What does not trace has no times.
   virtual void TraceOps(bool) {}
   virtual std::vector<OpTime> op_times() const { return {}; }
+  // One step in `every`, op by op; 0: none. Starts anew. Beside TraceOps nothing is traced so.
+  virtual void TraceSteps(int64_t /*every*/) {}
+  virtual OpTrace op_trace() const { return {}; }
 };
 
 class Backend {

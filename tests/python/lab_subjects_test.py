@@ -224,11 +224,34 @@ class Subjects(unittest.TestCase):
 
     def test_ready_made_experiments(self):
         names = [r["name"] for r in json.loads(run("list", "--json").stdout)]
-        for name in ("offload", "context", "format", "threads", "cli-vs-server", "runtimes", "power-mode", "isa", "batch", "kv-type", "flash-attention",
+        for name in ("offload", "context", "format", "threads", "cli-vs-server", "runtimes", "power-mode", "observer", "isa", "batch", "kv-type", "flash-attention",
                      "fusion", "blas", "concurrency", "prefix-cache", "speculation", *(f"homework-{n}" for n in range(1, 8))):
             self.assertIn(name, names)
         self.assertIn("ridge lab list", run("run", "nonsense", status=1).stderr.decode())
         self.assertIn("a model is needed", run("run", "threads", status=2, cwd=self.folder).stderr.decode())
+
+    @unittest.skipIf(MISSING, MISSING)
+    def test_the_trace_holds_phases_steps_and_ops_unless_nothing_is_observed(self):
+        toml = self.experiment("bench", 'flag = "observer"\nvalues = ["off", "on"]', f'm = "{self.tiny()}"\np = 40\nn = 40\nub = 8')
+        run("run", toml, "-o", self.path("o.lab"))
+        with open(self.path("o.lab/trace.json"), encoding="utf-8") as file:
+            events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]
+        runs = [e for e in events if e["cat"] == "run"]
+        for one in runs:
+            inside = [e for e in events if e["tid"] == one["tid"] and one["ts"] <= e["ts"] <= one["ts"] + one["dur"]]
+            kinds = {kind: [e for e in inside if e["cat"] == kind] for kind in ("phase", "step", "op")}
+            number = one["args"]["run"]
+            self.assertEqual(os.path.exists(self.path(f"o.lab/runs/{number:04}.monitor.csv")), "= on" in one["name"])
+            if "= off" in one["name"]:
+                self.assertEqual((kinds["step"], kinds["op"]), ([], []))
+                continue
+            self.assertIn("attention", {e["name"] for e in kinds["op"]})
+            self.assertEqual({e["name"] for e in kinds["step"]}, {"prefill step", "decode step"})
+            for inner, outer in (("op", "step"), ("step", "phase")):
+                for e in kinds[inner]:
+                    self.assertTrue(any(o["ts"] - 1 <= e["ts"] and e["ts"] + e["dur"] <= o["ts"] + o["dur"] + 1 for o in kinds[outer]), (inner, e))
+        self.assertEqual(sum("= on" in one["name"] for one in runs), 2)
+        run("check", "--rederive", self.path("o.lab"))
 
     @unittest.skipIf(MISSING, MISSING)
     def test_what_this_device_cannot_run_is_a_result(self):

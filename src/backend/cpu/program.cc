@@ -84,13 +84,14 @@ Status CpuProgram::Run(const backend::Step& step, backend::StateStore& store, st
   step_ = &step;
   state_ = &state;
   logits_ = logits.data();
+  const int decode = step.tokens.size() + 1 == step.seq_start.size() ? 1 : 0;
   if (!trace_) {
+    if (step_trace_.Takes(decode != 0)) return RunTraced(decode != 0);
     PrepareRope();
     for (const Call& call : calls_) RunCall(call);
     NoteSlots();
     return {};
   }
-  const int decode = step.tokens.size() + 1 == step.seq_start.size() ? 1 : 0;
   traced_steps_[decode]++;
   PrepareRope();
   auto last = std::chrono::steady_clock::now();
@@ -100,6 +101,24 @@ Status CpuProgram::Run(const backend::Step& step, backend::StateStore& store, st
     call_times_[i].ns[decode] += std::chrono::duration<double, std::nano>(now - last).count();
     call_times_[i].calls[decode]++;
     last = now;
+  }
+  NoteSlots();
+  return {};
+}
+
+Status CpuProgram::RunTraced(bool decode) {
+  step_trace_.Begin(static_cast<int64_t>(step_->tokens.size()), decode);
+  auto last = std::chrono::steady_clock::now();
+  const auto add = [&] {
+    const auto now = std::chrono::steady_clock::now();
+    step_trace_.Add(std::chrono::duration<double, std::nano>(now - last).count());
+    last = now;
+  };
+  PrepareRope();
+  add();
+  for (const Call& call : calls_) {
+    RunCall(call);
+    add();
   }
   NoteSlots();
   return {};
@@ -298,6 +317,12 @@ void CpuProgram::TraceOps(bool on) {
   trace_ = on;
   call_times_.assign(on ? calls_.size() : 0, {});
   traced_steps_[0] = traced_steps_[1] = 0;
+}
+
+void CpuProgram::TraceSteps(int64_t every) {
+  std::vector<std::string> ops = {"prepare positions"};
+  for (const Call& call : calls_) ops.push_back(NameOf(call));
+  step_trace_.Start(every, std::move(ops));
 }
 
 std::vector<backend::OpTime> CpuProgram::op_times() const {

@@ -12,6 +12,7 @@
 #include "backend/cpu/blas.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "backend/cpu/state.h"
+#include "backend/cpu/step_trace.h"
 #include "backend/cpu/weights.h"
 #include "base/thread_pool.h"
 
@@ -71,6 +72,8 @@ class CpuProgram : public backend::Program {
   }
   void TraceOps(bool on) override;
   std::vector<backend::OpTime> op_times() const override;
+  void TraceSteps(int64_t every) override;
+  backend::OpTrace op_trace() const override { return step_trace_.trace(); }
 
  private:
   // Quantized form of one value. Each 8-bit form has two slots, so that a group can read one value and write another.
@@ -157,6 +160,7 @@ class CpuProgram : public backend::Program {
   void NoteSlots();
   void PrepareRope();
   void RunCall(const Call& call);
+  Status RunTraced(bool decode);
   void RunOp(const graph::Op& op);
 
   const graph::Graph* graph_ = nullptr;
@@ -193,6 +197,7 @@ class CpuProgram : public backend::Program {
   bool trace_ = false;
   std::vector<CallTime> call_times_;
   int64_t traced_steps_[2] = {};
+  StepTrace step_trace_;
 
   // The attention op being run; the capacity stays.
   std::vector<QueryTile> tiles_;

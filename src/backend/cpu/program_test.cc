@@ -1,6 +1,7 @@
 // The numerics contract on a whole program: a small model with every op, run in every way that must not matter.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <deque>
@@ -435,6 +436,50 @@ TEST(Program, PlanAndTimesNameWhatIsFused) {
     program->TraceOps(false);
     EXPECT_TRUE(program->op_times().empty());
   }
+}
+
+TEST(Program, TracedStepsKeepTheirBitsAndCoverTheRun) {
+  const TestModel model({TypeId::kQ4_K});
+  const auto program = Compile(model, {.isa = "", .fusion = "on"}, 8);
+  const auto run = [&](int64_t every, int steps) {
+    program->TraceSteps(every);
+    const auto state = std::move(*program->NewState({.n_pages = 8, .page_tokens = 16}));
+    std::vector<float> logits(kVocab), all;
+    const std::vector<int32_t> table = {0, 1, 2, 3, 4, 5, 6, 7}, prompt = {1, 2, 3}, at = {0, 1, 2}, rows = {2};
+    EXPECT_TRUE(program->Run({.tokens = prompt,
+                              .positions = at,
+                              .seq_start = std::vector<int32_t>{0, 3},
+                              .page_table = table,
+                              .logit_rows = rows},
+                             *state, logits));
+    for (int32_t i = 0; i < steps; i++) {
+      const std::vector<int32_t> token = {i % 7}, position = {3 + i}, start = {0, 1}, zero = {0};
+      EXPECT_TRUE(program->Run(
+          {.tokens = token, .positions = position, .seq_start = start, .page_table = table, .logit_rows = zero}, *state,
+          logits));
+      all.insert(all.end(), logits.begin(), logits.end());
+    }
+    return all;
+  };
+  const std::vector<float> plain = run(0, 100);
+  EXPECT_TRUE(program->op_trace().steps.empty());
+  EXPECT_EQ(run(1, 100), plain);
+  const OpTrace every = program->op_trace();
+  size_t prompts = 0, steps = 0;
+  double last = 0;
+  for (const TracedStep& step : every.steps) {
+    (step.decode ? steps : prompts)++;
+    EXPECT_EQ(step.tokens, step.decode ? 1 : 3);
+    EXPECT_EQ(step.us.size(), every.ops.size());
+    EXPECT_GT(step.begin_s, last);
+    last = step.begin_s;
+  }
+  EXPECT_EQ(prompts, 1u);
+  EXPECT_GE(steps, 16u);  // of 100 steps: thinned twice, the later ones are there too
+  EXPECT_LE(steps, 32u);
+  run(16, 40);
+  EXPECT_EQ(program->op_trace().steps.size(), 1u + 3);  // the prompt; steps 0, 16, 32
+  EXPECT_NE(std::ranges::find(every.ops, "attention"), every.ops.end());
 }
 
 TEST(Program, BadStepsAreRefused) {

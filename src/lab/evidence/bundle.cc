@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/json_text.h"
 #include "lab/evidence/files.h"
@@ -181,10 +182,12 @@ Status Bundle::Run(const PlannedRun& run) const {
   RIDGE_RETURN_IF_ERROR(CheckOutput(err));
   Sampler sampler(SamplerOptions{});
   const Sample before = sampler.Read();
-  Watch watch({.of_child = true, .interval_s = kSampleSeconds});
+  const bool observed = IsObserved(experiment_, run.arm);
+  std::optional<Watch> watch;
+  if (observed) watch.emplace(WatchOptions{.of_child = true, .interval_s = kSampleSeconds});
   RIDGE_ASSIGN_OR_RETURN(const Usage child, subject.Run(experiment_, run.arm, {out, err}));
   const Sample after = sampler.Read();
-  const std::string series = watch.Stop();
+  const std::string series = watch ? watch->Stop() : "";
   if (child.status != 0) {
     std::string last;
     if (const auto log = ReadBeneath(folder_, RunName(run.number, "log"))) {
@@ -216,10 +219,10 @@ Status Bundle::Run(const PlannedRun& run) const {
                   {"power", Highest(after, sampler, "power_", "_w", "cpu energy", "W")},
                   {"readings", std::move(fields)},
                   {"missing", std::move(missing)},
-                  {"sample_interval_s", kSampleSeconds},
-                  {"samples", watch.samples()},
-                  {"watch_cpu_seconds", watch.cpu_seconds()}};
-  RIDGE_RETURN_IF_ERROR(WriteWhole(folder_ + "/" + RunName(run.number, "monitor.csv"), series));
+                  {"sample_interval_s", watch ? Json(kSampleSeconds) : Json(nullptr)},
+                  {"samples", watch ? watch->samples() : 0},
+                  {"watch_cpu_seconds", watch ? Json(watch->cpu_seconds()) : Json(nullptr)}};
+  if (watch) RIDGE_RETURN_IF_ERROR(WriteWhole(folder_ + "/" + RunName(run.number, "monitor.csv"), series));
   return WriteWhole(folder_ + "/" + RunName(run.number, "monitor.json"),
                     j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n");
 }

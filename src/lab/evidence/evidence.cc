@@ -93,6 +93,7 @@ Result<BundleEvidence> ReadEvidence(const Bundle& bundle) {
     if (const auto log = ReadBeneath(e.folder, run.log)) run.log_there = true, run.log_empty = log->empty();
     run.spans = SpansOf(run.record.begin_s, run.record.end_s, out);
     run.requests = RequestsOf(run.record.begin_s, run.record.end_s, out);
+    run.steps = StepsOf(run.record.begin_s, run.record.end_s, out);
     run.ceilings = CeilingsOf(out, run.record.output);
     const auto csv = ReadBeneath(e.folder, fmt::format("runs/{:04}.monitor.csv", planned.number));
     if (!csv) {

@@ -40,6 +40,7 @@ struct EvidenceRun {
   bool log_there = false, log_empty = true;
   std::vector<Span> spans;
   std::vector<RequestSpan> requests;
+  std::vector<StepSpan> steps;  // a sample of them, op by op
   std::optional<Series> series;
   std::string no_series;  // why there is none
   std::vector<Ceiling> ceilings;

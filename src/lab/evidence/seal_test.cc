@@ -240,6 +240,15 @@ TEST_F(Sealed, TheTraceNests) {
   for (size_t i = 0; i < e.runs.size(); i++) {
     const RunRecord& r = e.runs[i].record;
     e.runs[i].spans = {{"a", r.begin_s, (r.begin_s + r.end_s) / 2, ""}, {"b", (r.begin_s + r.end_s) / 2, r.end_s, ""}};
+    // One step inside a phase, one over the border of two.
+    const double middle = (r.begin_s + r.end_s) / 2, part = (r.end_s - r.begin_s) / 8;
+    for (const double begin : {r.begin_s + part, middle - part})
+      e.runs[i].steps.push_back({"decode",
+                                 1,
+                                 begin,
+                                 begin + 2 * part,
+                                 16,
+                                 {{"x", begin, begin + part}, {"y", begin + part, begin + 2 * part}}});
   }
   e.runs[3].record.unix_s = e.runs[2].record.unix_s;
   const Json trace = Json::parse(TraceJson(e));
@@ -256,14 +265,16 @@ TEST_F(Sealed, TheTraceNests) {
     spans += all.size();
     for (size_t i = 0; i < all.size(); i++) {
       for (size_t j = 0; j < i; j++) {
-        const bool apart = all[i].first >= all[j].second || all[j].first >= all[i].second;
-        const bool inside = (all[i].first >= all[j].first && all[i].second <= all[j].second) ||
-                            (all[j].first >= all[i].first && all[j].second <= all[i].second);
+        constexpr double kLeast = 1e-3;  // us: a sum of two numbers is not exact
+        const auto before = [](double a, double b) { return a <= b + kLeast; };
+        const bool apart = before(all[j].second, all[i].first) || before(all[i].second, all[j].first);
+        const bool inside = (before(all[j].first, all[i].first) && before(all[i].second, all[j].second)) ||
+                            (before(all[i].first, all[j].first) && before(all[j].second, all[i].second));
         EXPECT_TRUE(apart || inside) << tid;
       }
     }
   }
-  EXPECT_EQ(spans, 6u * 3 + 1);
+  EXPECT_EQ(spans, 6u * (3 + 2 * 3) + 1);
 }
 
 TEST_F(Sealed, NoTextBecomesMarkup) {

@@ -67,6 +67,37 @@ std::optional<std::pair<double, double>> TimesOf(const Json& document, const Jso
   return std::pair{*zero + *sent, *zero + *done};
 }
 
+constexpr size_t kMostOps = 1 << 16;  // of a step
+
+// The traced steps of one row or ledger.
+void AddSteps(const Json& document, std::vector<StepSpan>& steps) {
+  if (!document.is_object() || !document.contains("op_trace")) return;
+  const Json& trace = document["op_trace"];
+  if (!trace.is_object() || !trace.contains("ops") || !trace["ops"].is_array() || trace["ops"].size() > kMostOps ||
+      !trace.contains("steps") || !trace["steps"].is_array())
+    return;
+  for (const Json& step : trace["steps"]) {
+    if (!step.is_object() || !step.contains("at_s") || !step["at_s"].is_number() || !step.contains("us") ||
+        !step["us"].is_array() || step["us"].size() != trace["ops"].size())
+      continue;
+    StepSpan span{.phase = step.value("phase", Json()).is_string() ? step["phase"].get<std::string>() : "",
+                  .tokens = static_cast<int64_t>(std::clamp(Number(step, "tokens"), 0.0, 1e9)),
+                  .begin_s = step["at_s"].get<double>(),
+                  .every = static_cast<int64_t>(std::clamp(Number(trace, "every"), 0.0, 1e9))};
+    double at = span.begin_s;
+    bool good = true;
+    for (size_t i = 0; i < step["us"].size() && good; i++) {
+      good = step["us"][i].is_number() && step["us"][i].get<double>() >= 0 && trace["ops"][i].is_string();
+      if (!good) break;
+      const double end = at + step["us"][i].get<double>() * 1e-6;
+      span.ops.push_back({trace["ops"][i].get<std::string>(), at, end});
+      at = end;
+    }
+    span.end_s = at;
+    if (good && !span.ops.empty()) steps.push_back(std::move(span));
+  }
+}
+
 bool HasRequests(const Json& j) { return j.is_object() && j.contains("requests") && j["requests"].is_array(); }
 
 }  // namespace
@@ -98,6 +129,29 @@ std::vector<Span> SpansOf(double begin_s, double end_s, std::string_view stdout_
   if (!kept.empty() && kept[0].begin_s > begin_s) {
     const bool stamped = kept[0].how == "stamped";
     kept.insert(kept.begin(), Span{stamped ? "load and warm up" : "start", begin_s, kept[0].begin_s, kept[0].how});
+  }
+  return kept;
+}
+
+std::vector<StepSpan> StepsOf(double begin_s, double end_s, std::string_view stdout_text) {
+  const Json j = ParseJsonText<Json>(stdout_text);
+  std::vector<StepSpan> steps;
+  if (j.is_array()) {
+    for (const Json& row : j) AddSteps(row, steps);
+  } else if (HasRequests(j)) {
+    for (const Json& r : j["requests"]) {
+      if (r.is_object() && r.contains("timings")) AddSteps(r["timings"], steps);
+    }
+  } else {
+    AddSteps(j, steps);
+  }
+  std::ranges::stable_sort(steps, {}, &StepSpan::begin_s);
+  std::vector<StepSpan> kept;
+  double at = begin_s;
+  for (StepSpan& s : steps) {
+    if (!(s.begin_s >= at && s.end_s >= s.begin_s && s.end_s <= end_s)) continue;
+    at = s.end_s;
+    kept.push_back(std::move(s));
   }
   return kept;
 }

@@ -25,6 +25,21 @@ struct Span {
 // bench: samples_at_s and samples_ns of each row. run: the ledgers of its requests, laid in the program's order up to the end of each process. Anything else: none.
 std::vector<Span> SpansOf(double begin_s, double end_s, std::string_view stdout_text);
 
+// A step of the program whose ops were timed one by one (--op-trace). They lie inside it, one after the other.
+struct OpSpan {
+  std::string name;
+  double begin_s = 0, end_s = 0;
+};
+struct StepSpan {
+  std::string phase;  // "prefill", "decode"
+  int64_t tokens = 0;
+  double begin_s = 0, end_s = 0;  // CLOCK_MONOTONIC_RAW
+  int64_t every = 0;              // one step in so many was timed
+  std::vector<OpSpan> ops;
+};
+// Of bench's rows and of the documents of run, in the order of time; what lies outside the run, overlaps or is damaged is none.
+std::vector<StepSpan> StepsOf(double begin_s, double end_s, std::string_view stdout_text);
+
 // What a client waited for: requests may overlap.
 struct RequestSpan {
   std::string prompt;

@@ -26,6 +26,8 @@ class Writer {
   explicit Writer(double zero_unix_s) : zero_s_(zero_unix_s) {}
 
   double Us(double unix_s) const { return std::round((unix_s - zero_s_) * 1e6); }
+  // Of ops, which take less than a microsecond: to 10 ns.
+  double FineUs(double unix_s) const { return std::round((unix_s - zero_s_) * 1e8) / 1e2; }
 
   void Name(int tid, const std::string& name) {
     Add({{"ph", "M"}, {"pid", 1}, {"tid", tid}, {"name", "thread_name"}, {"args", {{"name", name}}}});
@@ -80,7 +82,22 @@ size_t TrackFor(std::vector<double>& ends, double begin, double end) {
   return track;
 }
 
-constexpr int kBlocks = 100, kRuns = 200;  // first thread number of each kind
+constexpr int kBlocks = 100, kRuns = 200, kSteps = 300;  // first thread number of each kind
+
+// Inside the phase that holds them; steps that no phase holds as a whole are on a track beside the run's: where only durations of phases are known, their places are not.
+void AddSteps(Writer& w, const EvidenceRun& r, int tid, double begin, double end) {
+  for (const StepSpan& step : r.steps) {
+    const auto inside = [&](double s) { return std::clamp(w.FineUs(r.unix_s(s)), begin, end); };
+    const double from = inside(step.begin_s), to = inside(step.end_s);
+    const bool held = std::ranges::any_of(
+        r.spans, [&](const Span& s) { return w.Us(r.unix_s(s.begin_s)) <= from && to <= w.Us(r.unix_s(s.end_s)); });
+    const int track = held ? tid : tid - kRuns + kSteps;
+    w.Span(track, fmt::format("{} step", step.phase), "step", from, to,
+           {{"tokens", step.tokens}, {"sampled", fmt::format("one step in {}", step.every)}});
+    for (const OpSpan& op : step.ops)
+      w.Span(track, op.name, "op", inside(op.begin_s), inside(op.end_s), Json::object());
+  }
+}
 
 }  // namespace
 
@@ -121,6 +138,7 @@ std::string TraceJson(const BundleEvidence& e) {
     for (const Span& s : r->spans)
       w.Span(tid, s.name, "phase", std::clamp(w.Us(r->unix_s(s.begin_s)), begin, end),
              std::clamp(w.Us(r->unix_s(s.end_s)), begin, end), {{"placed", s.how}});
+    AddSteps(w, *r, tid, begin, end);
     for (size_t i = 0; i < r->requests.size(); i++) {
       const RequestSpan& q = r->requests[i];
       const std::string id = fmt::format("{}.{}", r->plan.number, i), name = "request " + q.prompt;
@@ -142,7 +160,10 @@ std::string TraceJson(const BundleEvidence& e) {
            {{"runs", block.runs}, {"counts", !block.disturbed}});
   }
   for (size_t i = 0; i < block_ends.size(); i++) w.Name(kBlocks + static_cast<int>(i), "blocks");
-  for (size_t i = 0; i < run_ends.size(); i++) w.Name(kRuns + static_cast<int>(i), "runs and their phases");
+  for (size_t i = 0; i < run_ends.size(); i++) {
+    w.Name(kRuns + static_cast<int>(i), "runs, phases, steps and ops");
+    w.Name(kSteps + static_cast<int>(i), "steps that no phase holds");
+  }
   return w.Take(e.hardware);
 }
 

@@ -84,6 +84,26 @@ TEST(Spans, OfALedgerEndWithTheRun) {
   EXPECT_DOUBLE_EQ(spans[3].end_s, 15);
 }
 
+TEST(Steps, AreThoseWhoseOpsWereTimed) {
+  const std::string row = R"([{"n_gen": 8, "op_trace": {"every": 16, "ops": ["embed", "head"], "steps": [
+      {"at_s": 12, "tokens": 1, "phase": "decode", "us": [100, 300]}, {"at_s": 11, "tokens": 8, "phase": "prefill", "us": [1000, 0]},
+      {"at_s": 12.0002, "tokens": 1, "phase": "decode", "us": [1, 1]}, {"at_s": 99, "us": [1, 1]}, {"at_s": 13, "us": [1]},
+      {"at_s": 13, "us": [1, "x"]}, {"at_s": 13, "us": [-1, 1]}, {"us": [1, 1]}, 7]}}, {"op_trace": 3}, {"op_trace": {"ops": 1}}, 4])";
+  const auto steps = StepsOf(10, 15, row);
+  ASSERT_EQ(steps.size(), 2u);  // of two that overlap the first; nothing outside of the run, and nothing damaged
+  EXPECT_EQ(steps[0].phase, "prefill");
+  EXPECT_EQ(steps[0].tokens, 8);
+  EXPECT_EQ(steps[1].every, 16);
+  ASSERT_EQ(steps[1].ops.size(), 2u);
+  EXPECT_EQ(steps[1].ops[1].name, "head");
+  EXPECT_NEAR(steps[1].ops[1].begin_s, 12.0001, 1e-9);
+  EXPECT_NEAR(steps[1].end_s, 12.0004, 1e-9);
+  const std::string step = R"({"op_trace": {"every": 1, "ops": ["a"], "steps": [{"at_s": 12, "us": [5]}]}})";
+  EXPECT_EQ(StepsOf(10, 15, step).size(), 1u);
+  EXPECT_EQ(StepsOf(10, 15, R"({"requests": [{"timings": )" + step + "}, {}, 3]}").size(), 1u);
+  EXPECT_TRUE(StepsOf(10, 15, "no json").empty());
+}
+
 TEST(Requests, AreStampedOrCountFromTheClientsClock) {
   const std::string text = R"({"clock_s": 11, "requests": [
       {"prompt_id": "zh-1", "sent_s": 0, "first_token_s": 0.25, "done_s": 1, "ended_s": null, "timings": {"parts_ms": {"queue": 1}}}, {"prompt_id": "en-1", "sent_s": 0.5, "done_s": 2},

@@ -105,6 +105,9 @@ Plan PlanOf(std::string_view name, const ReadyOptions& o, const Device& d) {
   } else if (name == "power-mode") {
     p.flag = "power-mode", p.values = d.power_modes;
     if (d.power_modes.size() < 2) p.not_run["(every mode)"] = d.no_power_modes;
+  } else if (name == "observer") {
+    p.base = {{"m", model}, {"p", "128"}, {"n", "64"}}, p.flag = "observer", p.values = {"off", "on"};
+    p.work.clear(), p.repeats = 3;
   } else if (name == "isa") {
     // Scalar code takes its time.
     p.base = {{"m", model}, {"p", "32"}, {"n", "8"}}, p.flag = "isa";
@@ -171,6 +174,8 @@ const std::vector<Ready>& ReadyMade() {
        "the same questions to ridge serve and to --peer's llama-server"},
       {"power-mode", "What do power and heat allow?", "不同功耗模式下速度和稳定性如何？",
        "nvpmodel or the CPU's governor"},
+      {"observer", "What does watching cost: the monitor and the trace of ops?", "监控与算子追踪本身有多大开销？",
+       "neither, and both", true},
       {"isa", "What does a wider instruction set bring?", "更宽的指令集带来多少收益？", "--isa", true},
       {"batch", "How long should a step of the prompt be?", "prefill 的分块多大合适？", "-ub 16, 64, 256"},
       {"batched", "What does decoding several sequences at once bring?", "同时解码多个序列能提高多少吞吐？",

@@ -18,7 +18,7 @@ namespace {
 
 // What is no flag of any subject.
 bool IsLabSetting(std::string_view flag) {
-  for (const char* name : {"subject", "program", "concurrency", "max_tokens", "power-mode"}) {
+  for (const char* name : {"subject", "program", "concurrency", "max_tokens", "power-mode", "observer"}) {
     if (flag == name) return true;
   }
   return false;
@@ -46,6 +46,8 @@ Workload WorkloadOf(const Experiment& e, size_t arm) {
   if (e.flag == "max_tokens") work.max_tokens = std::max<int64_t>(1, std::atoll(ValueOf(e, arm).c_str()));
   return work;
 }
+
+bool IsObserved(const Experiment& e, size_t arm) { return e.flag != "observer" || ValueOf(e, arm) != "off"; }
 
 std::string SubjectNameOf(const Experiment& e, size_t arm) { return e.flag == "subject" ? ValueOf(e, arm) : e.subject; }
 

@@ -49,7 +49,7 @@ struct Experiment {
 };
 
 // TOML: [experiment] name question subject program url model blocks repeats seed; [base] flag = value; [work]; [variable] flag values;
-// [not_run] value = "why". The variable is a flag of the subject, or `subject`, `program`, `concurrency`, `max_tokens`, `power-mode`.
+// [not_run] value = "why". The variable is a flag of the subject, or `subject`, `program`, `concurrency`, `max_tokens`, `power-mode`, `observer`.
 // Errors name the line.
 Result<Experiment> ParseExperiment(std::string_view toml);
 
@@ -60,6 +60,8 @@ const std::string& ValueOf(const Experiment& e, size_t arm);
 std::optional<std::string> SettingOf(const Experiment& e, size_t arm, std::initializer_list<std::string_view> names);
 
 Workload WorkloadOf(const Experiment& e, size_t arm);
+// False where the variable is `observer` and the arm's value "off": neither the machine is sampled during its runs nor are ops timed.
+bool IsObserved(const Experiment& e, size_t arm);
 std::string SubjectNameOf(const Experiment& e, size_t arm);
 std::string ProgramOf(const Experiment& e, size_t arm);  // empty: this one
 // [base] and the variable, where it is a flag; a switch that is "true" has no value, one that is "false" is left out.

@@ -190,6 +190,16 @@ Status Check(const Experiment& e) {
           .Found(SubjectNameOf(e, arm))
           .Expected(SubjectNames());
     RIDGE_RETURN_IF_ERROR(subject->Check(e));
+    if (e.flag == "observer") {
+      const std::string& value = ValueOf(e, arm);
+      if (value != "off" && value != "on")
+        return Fail(Code::kInvalidData, "observing is off or on").Where("[variable] values").Found(value);
+      if ((subject->name() != "bench" && subject->name() != "run") || !e.program.empty())
+        return Fail(Code::kInvalidData, "this subject's ops cannot be traced")
+            .Where("observer")
+            .Found(std::string(subject->name()))
+            .Expected("bench or run of this program");
+    }
     if (e.flag == "concurrency" || e.flag == "max_tokens") {
       const std::string& value = ValueOf(e, arm);
       if (value.find_first_not_of("0123456789") != std::string::npos || value.size() > 5 || value == "0")

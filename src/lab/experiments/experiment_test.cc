@@ -193,6 +193,7 @@ TEST(Guard, KnowsWhatEachFlagMovesByTheNamesThatSubjectsTell) {
                                                                   {"no-prefix-cache", "prefix_cache"},
                                                                   {"concurrency", "concurrency"},
                                                                   {"power-mode", "power_mode"},
+                                                                  {"observer", "trace_every"},
                                                                   {"subject", "subject"},
                                                                   {"program", "build_commit"},
                                                                   {"md", "draft_model"},
@@ -201,6 +202,31 @@ TEST(Guard, KnowsWhatEachFlagMovesByTheNamesThatSubjectsTell) {
     EXPECT_TRUE(GuardResolved(e, {{{setting, "1"}}, {{setting, "1"}}, {{setting, "2"}}})) << flag << " " << setting;
     EXPECT_FALSE(GuardResolved(e, {{{setting, "1"}}, {{setting, "1"}}, {{setting, "1"}}})) << flag << " " << setting;
   }
+}
+
+TEST(Observer, OffTracesNothingAndOnlyThisProgramCan) {
+  const auto parse = [](const std::string& head, const char* values) {
+    return ParseExperiment("[experiment]\nname = \"x\"\n" + head +
+                           "\n[base]\nm = \"m.gguf\"\n[variable]\nflag = \"observer\"\nvalues = " + values);
+  };
+  const Experiment e = parse("", R"(["off", "on"])").value();
+  const auto traced = [](const Experiment& of, size_t arm) {
+    const auto command = FindSubject(of.subject)->Command(of, arm).value();
+    return std::ranges::find(command, "--op-trace") != command.end();
+  };
+  EXPECT_FALSE(traced(e, 0) || traced(e, 1) || IsObserved(e, 1));
+  EXPECT_TRUE(traced(e, 2) && IsObserved(e, 2));
+  EXPECT_TRUE(traced(parse("subject = \"run\"", R"(["off", "on"])").value(), 2));
+  EXPECT_FALSE(parse("", R"(["off", "yes"])"));
+  EXPECT_FALSE(parse("subject = \"serve\"", R"(["off", "on"])"));
+  EXPECT_FALSE(parse("program = \"/bin/ridge\"", R"(["off", "on"])"));
+  EXPECT_TRUE(traced({.flag = "t", .values = {"1", "2"}}, 0));
+  EXPECT_FALSE(traced({.program = "/bin/ridge", .flag = "t", .values = {"1", "2"}}, 0));
+  EXPECT_FALSE(traced({.base = {{"op-trace", "0"}}, .flag = "t", .values = {"1", "2"}}, 0) &&
+               FindSubject("bench")
+                       ->Command({.base = {{"op-trace", "0"}}, .flag = "t", .values = {"1", "2"}}, 0)
+                       .value()
+                       .back() == "16");
 }
 
 TEST(ParseBench, SettingsAndSpeeds) {

@@ -43,6 +43,7 @@ std::vector<std::string> MovedBy(std::string_view flag) {
     add({"concurrency"}, {"concurrency"});
     add({"max_tokens"}, {"max_tokens", "n_predict"});
     add({"power-mode"}, {"power_mode"});
+    add({"observer", "op-trace"}, {"trace_every"});
     add({"url"}, {"server", "server_version", "model"});
     add({"program"}, {"version", "build_commit", "build_number", "backends", "build_target", "build"});
     // Of two subjects those settings are compared that both tell: a CLI has no -np.
@@ -61,7 +62,7 @@ Status GuardResolved(const Experiment& e, const std::vector<Resolved>& arms) {
         .Expected(
             "t, ub, b, c, ctk, ctv, fa, isa, fusion, matmul, ngl, m, d, p, n, kv-page, np, npl, npp, ntg, "
             "no-prefix-cache, spec, md, "
-            "subject, program, url, concurrency, max_tokens or power-mode");
+            "subject, program, url, concurrency, max_tokens, op-trace, observer or power-mode");
   for (size_t a = 0; a < arms.size(); a++) {
     for (size_t b = a + 1; b < arms.size(); b++) {
       std::set<std::string> keys;

@@ -20,7 +20,8 @@ std::string TestName(double prompt, double gen, double depth) {
 }
 
 bool IsMeasured(const std::string& key) {
-  for (const char* prefix : {"avg_", "stddev_", "median_", "samples_", "read_", "ceiling_", "bound", "test_time"}) {
+  for (const char* prefix :
+       {"avg_", "stddev_", "median_", "samples_", "read_", "ceiling_", "bound", "test_time", "op_trace"}) {
     if (key.starts_with(prefix)) return true;
   }
   return false;
@@ -49,6 +50,7 @@ class Bench : public Subject {
     }
     if (!llama_) out.push_back("bench");
     AddFlags(e, arm, llama_, {}, out);
+    if (!llama_) AddTrace(e, arm, out);
     out.insert(out.end(), {"-r", std::to_string(e.repeats), "-o", "json"});
     return out;
   }

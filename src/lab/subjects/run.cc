@@ -23,6 +23,7 @@ class RunCommand : public Subject {
     out.push_back("run");
     // A process of its own has no prefix cache to turn off.
     AddFlags(e, arm, false, {"p", "n", "d", "no-prefix-cache"}, out);
+    AddTrace(e, arm, out);
     const Workload work = WorkloadOf(e, arm);
     out.insert(out.end(), {"-n", std::to_string(work.max_tokens), "--temp", "0", "--seed", "1", "--json"});
     if (work.chat) out.push_back("-st");

@@ -8,6 +8,8 @@
 namespace ridge::lab {
 namespace {
 
+constexpr int kTracedSteps = 16;  // one in so many
+
 std::vector<const Subject*> Registry() {
   return {&BenchSubject(),      &RunSubject(),      &ServeSubject(),       &BatchedBenchSubject(),
           &LlamaBenchSubject(), &LlamaCliSubject(), &LlamaServerSubject(), &LlamaBatchedBenchSubject(),
@@ -63,6 +65,14 @@ void AddFlags(const Experiment& e, size_t arm, bool llama, std::initializer_list
     out.push_back((f.flag.size() == 1 || (llama && f.flag.size() <= 3) ? "-" : "--") + f.flag);
     if (f.value) out.push_back(*f.value);
   }
+}
+
+void AddTrace(const Experiment& e, size_t arm, std::vector<std::string>& out) {
+  if (!ProgramOf(e, arm).empty() || e.flag == "op-trace") return;
+  for (const auto& [flag, value] : e.base) {
+    if (flag == "op-trace") return;
+  }
+  if (IsObserved(e, arm)) out.insert(out.end(), {"--op-trace", std::to_string(kTracedSteps)});
 }
 
 double MonotonicSeconds() {

@@ -48,6 +48,8 @@ Result<std::string> OwnProgram();
 // Adds the flags of an arm as the program of the subject spells them ("-t", "--isa"); not those of `left_out`.
 void AddFlags(const Experiment& e, size_t arm, bool llama, std::initializer_list<std::string_view> left_out,
               std::vector<std::string>& out);
+// --op-trace of this program's bench and run, as the bundle's trace wants it; nothing for another program, with it in [base], and where `observer` is off.
+void AddTrace(const Experiment& e, size_t arm, std::vector<std::string>& out);
 double MonotonicSeconds();
 
 const Subject& BenchSubject();
