@@ -56,6 +56,7 @@ Status BenchCase::Repeat() {
   clock_gettime(CLOCK_MONOTONIC_RAW,
                 &now);  // the clock of lab/sampler.h: a run's repetitions are laid beside what the machine did
   begun_s_.push_back(static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9);
+  runtime_->program().TraceNextSteps();  // short as it may be, a repetition has one of each kind
   RIDGE_ASSIGN_OR_RETURN(const double seconds, Seconds(test_.prompt, test_.gen));
   seconds_.push_back(seconds);
   return {};

@@ -23,7 +23,7 @@ struct Options {
   CLI::Option *model_flag = nullptr, *threads_flag = nullptr;
   std::string url, api_key, served_model;
   int64_t prompt = 128, gen = 64, blocks = 4, requests = 12;
-  double client_delay_ms = 0;
+  double client_delay_ms = 0, most_s = 120;
   bool no_http = false;
 };
 
@@ -39,6 +39,8 @@ Status CheckUsage(const Options& o) {
   RIDGE_RETURN_IF_ERROR(range("-n", o.gen, 1, 1 << 20));
   RIDGE_RETURN_IF_ERROR(range("-r", o.blocks, 3, 100));
   RIDGE_RETURN_IF_ERROR(range("--requests", o.requests, 6, 1000));
+  if (!(o.most_s >= 1 && o.most_s <= 86400))
+    return Fail(Code::kUsage, "wrong value").Where("--time").Expected("1 to 86400 seconds");
   if (o.client_delay_ms < 0 || o.client_delay_ms > 10000)
     return Fail(Code::kUsage, "wrong value").Where("--client-delay").Expected("0 to 10000 ms");
   if (o.model.model().empty() && o.url.empty())
@@ -61,8 +63,27 @@ std::vector<std::string> ServerArguments(const service::Runtime& r, int64_t toke
           "--spec", "off"};
 }
 
+// Fewer and shorter requests to the own server, where those that were asked for would take more than half of --time. Of such a request's time HTTP takes no smaller
+// share than of a long one.
+void Shorten(const Options& o, const lab::Evidence& evidence, ServiceWork& work, std::vector<Shortened>& shortened) {
+  constexpr int64_t kFewest = 6;
+  const double request_s = evidence.prefill.seconds + evidence.decode.seconds, most_s = o.most_s / 2;
+  const auto all = [&](int64_t requests) { return request_s * static_cast<double>(requests + 2); };
+  if (all(work.requests) <= most_s) return;
+  work.requests = kFewest;
+  const double scale = std::min(1.0, most_s / all(kFewest));
+  const auto scaled = [&](int64_t tokens, int64_t least) {
+    return std::min(tokens, std::max(least, static_cast<int64_t>(scale * static_cast<double>(tokens))));
+  };
+  work.prompt_tokens = scaled(work.prompt_tokens, 8);
+  work.max_tokens = scaled(work.max_tokens, 4);
+  shortened.push_back({fmt::format("{} requests over HTTP of {} + {} tokens instead of {} of {} + {}", work.requests,
+                                   work.prompt_tokens, work.max_tokens, o.requests, o.prompt, o.gen),
+                       fmt::format("{:.1f} s a request", request_s)});
+}
+
 Status MeasureHttp(const Options& o, DiagnoseRun* run, lab::Evidence& evidence, std::optional<ServiceTimes>& times,
-                   std::string& url) {
+                   std::string& url, std::vector<Shortened>& shortened) {
   ServiceWork work{.url = o.url,
                    .model = o.served_model,
                    .api_key = o.api_key,
@@ -75,6 +96,7 @@ Status MeasureHttp(const Options& o, DiagnoseRun* run, lab::Evidence& evidence, 
     const service::Runtime& runtime = run->base()->runtime();
     RIDGE_ASSIGN_OR_RETURN(server, OwnServer::Start(ServerArguments(runtime, 2 * o.prompt + o.gen + 256)));
     work.url = server->url();
+    Shorten(o, evidence, work, shortened);
   } else if (run != nullptr && run->base() != nullptr) {
     work.engine_s = evidence.prefill.seconds + evidence.decode.seconds;
   }
@@ -119,7 +141,7 @@ Json PhaseJson(const lab::PhaseDiagnosis& d, const lab::PhaseEvidence& e, double
 
 Json Document(const Options& o, const DiagnoseRun* run, const lab::Evidence& e, const lab::Diagnosis& d,
               const std::optional<ServiceTimes>& service, const std::string& url,
-              const std::vector<NotTried>& not_tried, double seconds) {
+              const std::vector<NotTried>& not_tried, const std::vector<Shortened>& shortened, double seconds) {
   Json levers = Json::array(), actions = Json::array(), skipped = Json::array();
   for (const lab::LeverResult& l : d.levers)
     levers.push_back({{"phase", l.phase},
@@ -136,6 +158,8 @@ Json Document(const Options& o, const DiagnoseRun* run, const lab::Evidence& e, 
                        {"tried", a.tried},
                        {"helps", a.tried ? Json(a.helps) : Json(nullptr)}});
   for (const NotTried& n : not_tried) skipped.push_back({{"intervention", n.intervention}, {"reason", n.reason}});
+  Json shorter = Json::array();
+  for (const Shortened& s : shortened) shorter.push_back({{"what", s.what}, {"reason", s.reason}});
   const auto median = [](const std::vector<double>& v) { return v.empty() ? Json(nullptr) : Json(lab::Median(v)); };
   Json http = nullptr;
   if (service)
@@ -166,6 +190,7 @@ Json Document(const Options& o, const DiagnoseRun* run, const lab::Evidence& e, 
           {"levers", std::move(levers)},
           {"actions", std::move(actions)},
           {"not_tried", std::move(skipped)},
+          {"shortened", std::move(shorter)},
           {"config", measured ? ConfigJson(run->base()->runtime()) : Json(nullptr)},
           {"seconds", seconds}};
 }
@@ -204,7 +229,8 @@ std::string PhaseText(const char* name, const lab::PhaseDiagnosis& d, const lab:
 }
 
 std::string Text(const Options& o, const lab::Evidence& e, const lab::Diagnosis& d,
-                 const std::optional<ServiceTimes>& service, const std::vector<NotTried>& not_tried) {
+                 const std::optional<ServiceTimes>& service, const std::vector<NotTried>& not_tried,
+                 const std::vector<Shortened>& shortened) {
   std::string text = fmt::format("bottleneck: {}{}\n            {}\n", d.bottleneck,
                                  d.cause.empty() ? "" : " (" + d.cause + ")", d.reason);
   TextTable shares({{"of a request"}, {"share", true}, {"interval", true}});
@@ -223,6 +249,8 @@ std::string Text(const Options& o, const lab::Evidence& e, const lab::Diagnosis&
   if (!actions.empty()) text += "\nwhat to do:\n";
   for (const lab::Action& a : actions)
     text += fmt::format("  {}{}: {}\n", a.tried ? "" : "(not tried) ", a.action, a.reason);
+  if (!shortened.empty()) text += "\nshorter than asked for:\n";
+  for (const Shortened& s : shortened) text += fmt::format("  {}: {}\n", s.what, s.reason);
   if (!not_tried.empty()) text += "\nnot tried:\n";
   for (const NotTried& n : not_tried) text += fmt::format("  {}: {}\n", n.intervention, n.reason);
   return text;
@@ -235,14 +263,16 @@ Status DiagnoseCommand(const Options& o, Output& out) {
   std::optional<DiagnoseRun> run;
   lab::Evidence nothing;
   std::vector<NotTried> not_tried;
+  std::vector<Shortened> shortened;
   if (!o.model.model().empty()) {
     RIDGE_ASSIGN_OR_RETURN(service::RuntimeOptions options, o.model.Check({}));
     RIDGE_ASSIGN_OR_RETURN(options.path, ResolveOrPull(o.model.model()));
     RIDGE_ASSIGN_OR_RETURN(const std::shared_ptr<const Profile> taken, o.model.TakeProfile(options.path));
     o.model.Apply(taken.get(), options);
-    run.emplace(options, DiagnoseWork{o.prompt, o.gen, o.blocks, o.threads_flag->count() > 0});
+    run.emplace(options, DiagnoseWork{o.prompt, o.gen, o.blocks, o.threads_flag->count() > 0, o.most_s});
     RIDGE_RETURN_IF_ERROR(run->Measure());
     not_tried = run->not_tried();
+    shortened = run->shortened();
   } else {
     not_tried.push_back(
         {"the parts of prefill and decode", "they are changed in this process, and no model was given with -m"});
@@ -254,14 +284,15 @@ Status DiagnoseCommand(const Options& o, Output& out) {
     not_tried.push_back({"everything else", "the model was refused"});
   } else if (o.no_http) {
     not_tried.push_back({"HTTP", "--no-http"});
-  } else if (const Status http = MeasureHttp(o, run ? &*run : nullptr, evidence, service, url); !http) {
+  } else if (const Status http = MeasureHttp(o, run ? &*run : nullptr, evidence, service, url, shortened); !http) {
     if (!o.url.empty()) return http;  // it was asked for
     not_tried.push_back({"HTTP", http.error().Message()});
   }
   const lab::Diagnosis d = lab::Diagnose(evidence);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  if (out.json) return out.Document(Document(o, run ? &*run : nullptr, evidence, d, service, url, not_tried, seconds));
-  return out.Write(Text(o, evidence, d, service, not_tried));
+  if (out.json)
+    return out.Document(Document(o, run ? &*run : nullptr, evidence, d, service, url, not_tried, shortened, seconds));
+  return out.Write(Text(o, evidence, d, service, not_tried, shortened));
 }
 
 }  // namespace
@@ -283,6 +314,10 @@ void AddDiagnose(CLI::App& root, Invocation& invocation) {
   app->add_option("-p,--n-prompt", o->prompt, "tokens of the prompt")->capture_default_str();
   app->add_option("-n,--n-gen", o->gen, "tokens generated")->capture_default_str();
   app->add_option("-r,--blocks", o->blocks, "blocks of two pairs for each change")->capture_default_str();
+  app->add_option("--time", o->most_s,
+                  "seconds that all changes may take, about, and half as many for HTTP: slow settings are measured on "
+                  "less, and what would take longer is left out; both are told")
+      ->capture_default_str();
   app->add_option("--requests", o->requests, "requests over HTTP")->capture_default_str();
   app->add_flag("--no-http", o->no_http, "leave HTTP out");
   app->add_option("--api-key", o->api_key, "key of the server at URL")->envname("RIDGE_API_KEY");

@@ -17,7 +17,7 @@ double SecondsSince(Clock::time_point begin) { return std::chrono::duration<doub
 Result<std::unique_ptr<Arm>> Arm::Load(const service::RuntimeOptions& options, ArmShape shape) {
   service::RuntimeOptions o = options;
   // A context that was given counts for the memory that the model takes, as everywhere; else what is measured decides.
-  const int64_t needed = std::max(shape.depth + kMostSteps, shape.prompt);
+  const int64_t needed = std::max({shape.depth + kMostSteps, shape.prompt, shape.room});
   if (o.context_tokens.value_or(1) != 0) o.context_tokens = std::max(o.context_tokens.value_or(0), needed);
   o.logit_rows = std::max<int64_t>(o.logit_rows, 4);
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, service::Runtime::Load(o));
@@ -34,12 +34,14 @@ Result<std::unique_ptr<Arm>> Arm::Reshape(ArmShape shape) const {
 
 Status Arm::Prepare() {
   RIDGE_ASSIGN_OR_RETURN(decode_, BenchSubject::Create(*runtime_, shape_.sequences, shape_.depth + kMostSteps));
-  RIDGE_RETURN_IF_ERROR(decode_->Prompt(shape_.depth));
-  decode_->Keep();
-  for (int i = 0; i < 2; i++) RIDGE_RETURN_IF_ERROR(StepSeconds(2));
+  if (shape_.fill) {
+    RIDGE_RETURN_IF_ERROR(decode_->Prompt(shape_.depth));
+    decode_->Keep();
+  }
+  for (int i = 0; i < 2; i++) RIDGE_RETURN_IF_ERROR(StepSeconds(shape_.warm));
   if (shape_.steps == 0) {
-    RIDGE_ASSIGN_OR_RETURN(const double step_s, StepSeconds(2));
-    shape_.steps = std::clamp<int64_t>(static_cast<int64_t>(kSample_s / step_s), 2, kMostSteps);
+    RIDGE_ASSIGN_OR_RETURN(const double step_s, StepSeconds(shape_.warm));
+    shape_.steps = std::clamp<int64_t>(static_cast<int64_t>(kSample_s / step_s), shape_.warm, kMostSteps);
   }
   if (shape_.prompt == 0) return {};
   RIDGE_ASSIGN_OR_RETURN(prompt_, BenchSubject::Create(*runtime_, 1, shape_.prompt));
@@ -68,7 +70,7 @@ Result<Pairs> Interleave(Arm& base, Arm& with, int64_t blocks, const std::functi
   const auto sample = [&](bool changed) -> Status {
     if (before) before(changed);
     Arm& arm = changed ? with : base;
-    RIDGE_RETURN_IF_ERROR(arm.StepSeconds(2));  // what the other one left in the caches must not count
+    RIDGE_RETURN_IF_ERROR(arm.StepSeconds(arm.shape().warm));  // what the other one left in the caches must not count
     RIDGE_ASSIGN_OR_RETURN(const double step_s, arm.StepSeconds());
     (changed ? pairs.with_step_s : pairs.base_step_s).push_back(step_s);
     if (!prompts) return {};

@@ -4,7 +4,7 @@
 //   RIDGE_ASSIGN_OR_RETURN(auto with, Arm::Load(changed, base->shape()));
 //   RIDGE_ASSIGN_OR_RETURN(Pairs pairs, Interleave(*base, *with, 4));   // pairs.decode: time with / without, two a block
 //
-// Guarantees: each repetition does the same work on the same KV contents; base and changed take turns as A B B A, so a steady drift cancels.
+// Guarantees: each repetition does the same work on the same KV; base and changed take turns as A B B A, so a steady drift cancels.
 #pragma once
 
 #include <functional>
@@ -21,7 +21,11 @@ struct ArmShape {
   int64_t sequences = 1;  // decoded at once
   int64_t depth = 0;      // tokens in the KV of each when decoding
   int64_t prompt = 0;     // tokens of the prompt that is timed; 0: none
-  int64_t steps = 0;      // of one decode sample; 0: found by Load, for about 100 ms
+  int64_t steps = 0;      // of one decode sample; 0: found by Load, for about 100 ms, `warm` at least
+  int64_t warm = 2;       // steps before each sample, which do not count
+  int64_t room = 0;       // tokens that the context holds at least, for shapes that follow
+  // False: the `depth` tokens are not computed, their KV is left as it is allocated. It takes as long to read. Not for recurrent models.
+  bool fill = true;
 };
 
 class Arm {

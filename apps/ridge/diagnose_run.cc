@@ -21,6 +21,11 @@ using lab::Factors;
 constexpr int64_t kGoodChunk = 512;
 constexpr double kPromptSample_s = 0.25;
 constexpr int64_t kLeastPrompt = 8;
+constexpr double kSlowStep_s = 0.05;                   // from here on samples are as short as they can be
+constexpr int64_t kLeastSlowPrompt = 4;                // of such
+constexpr double kMostFill_s = 2;                      // for the KV of one configuration
+constexpr int64_t kLeastLeverBlocks = 5;               // six of ten pairs are the lever's
+constexpr double kLeverShare = 0.5;                    // of the time that is left, for one lever
 constexpr double kTellingFactor = 1.3;                 // of unpacking, between two ISAs that are worth comparing
 constexpr std::chrono::milliseconds kCachesLost{120};  // until another reader has emptied the shared caches
 
@@ -48,6 +53,14 @@ Factors AtLeast(Factors doubt, const Factors& least) {
   return doubt;
 }
 
+std::string BestIsa() {
+  std::string best;
+  for (const backend::IsaInfo& isa : backend::CpuIsas()) {
+    if (isa.supported) best = isa.name;
+  }
+  return best;
+}
+
 int PhysicalCores() {
   const CpuLimits limits = ReadCpuLimits();
   const int allowed = static_cast<int>(limits.allowed.size());
@@ -66,20 +79,59 @@ lab::Work DiagnoseRun::DecodeWork(double sequences) const {
 }
 
 Status DiagnoseRun::LoadBase() {
-  ArmShape shape{.depth = work_.prompt, .prompt = kLeastPrompt};
+  // At an empty context first: how slow it is decides how much is measured.
+  ArmShape shape{.prompt = std::min(kLeastPrompt, work_.prompt), .warm = 1, .room = work_.prompt + kGoodChunk};
+  const auto begin = std::chrono::steady_clock::now();
   auto base = Arm::Load(options_, shape);
   if (!base) return std::unexpected(std::move(base).error());
   base_ = std::move(*base);
+  load_s_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   // What was chosen for the base holds for all: another probe could choose otherwise, and a second thing would change.
   options_.threads = base_->runtime().program().n_threads();
   options_.isa = base_->runtime().program().isa();
   // Long prompts are timed in part: a quarter of a second tells as much.
-  RIDGE_ASSIGN_OR_RETURN(const double token_s, base_->PromptSeconds());
-  shape.steps = base_->shape().steps;
-  shape.prompt = std::clamp<int64_t>(static_cast<int64_t>(kPromptSample_s / token_s),
-                                     std::min(kLeastPrompt, work_.prompt), work_.prompt);
+  RIDGE_ASSIGN_OR_RETURN(token_s_, base_->PromptSeconds());
+  RIDGE_ASSIGN_OR_RETURN(step_s_, base_->StepSeconds(1));
+  const bool slow = step_s_ > kSlowStep_s;
+  shape = {.depth = work_.prompt,
+           .prompt = std::clamp<int64_t>(static_cast<int64_t>(kPromptSample_s / token_s_),
+                                         std::min(slow ? kLeastSlowPrompt : kLeastPrompt, work_.prompt), work_.prompt),
+           .warm = slow ? 1 : 2,
+           .room = shape.room};
+  if (const double fill_s = token_s_ * static_cast<double>(work_.prompt); fill_s > kMostFill_s) {
+    const std::string why = fmt::format("{:.0f} s for each configuration that is compared", fill_s);
+    if (base_->runtime().model().StateBytes() == 0) {
+      shape.fill = false;
+      shortened_.push_back({fmt::format("the KV of {} tokens is read but was not computed", work_.prompt), why});
+    } else {
+      shape.depth = std::max<int64_t>(1, static_cast<int64_t>(kMostFill_s / token_s_));
+      shortened_.push_back({fmt::format("decoding behind {} tokens instead of {}", shape.depth, work_.prompt), why});
+    }
+  }
+  if (shape.prompt < work_.prompt && slow)
+    shortened_.push_back({fmt::format("prompts of {} tokens instead of {}", shape.prompt, work_.prompt),
+                          fmt::format("{:.2f} s a token", token_s_)});
   RIDGE_ASSIGN_OR_RETURN(base_, base_->Reshape(shape));
+  RIDGE_ASSIGN_OR_RETURN(step_s_, base_->StepSeconds());
   return {};
+}
+
+double DiagnoseRun::SampleSeconds() const {
+  const ArmShape& s = base_->shape();
+  return static_cast<double>(s.warm + s.steps) * step_s_ + static_cast<double>(s.prompt) * token_s_;
+}
+
+double DiagnoseRun::SecondsLeft() const {
+  return work_.most_s - std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count();
+}
+
+bool DiagnoseRun::HasTime(const std::string& name, int64_t blocks, double factor) {
+  const double needs = load_s_ + static_cast<double>(2 * blocks) * SampleSeconds() * (1 + factor),
+               left = std::max(0.0, SecondsLeft());
+  if (needs <= left) return true;
+  Skip(name, fmt::format("it would take about {:.0f} s, and {:.0f} of the {:.0f} s of --time are left", needs, left,
+                         work_.most_s));
+  return false;
 }
 
 // What is asked of an intervention may fail without spoiling the others.
@@ -153,7 +205,14 @@ void DiagnoseRun::Limits(double step_s, double token_s) {
 
 Status DiagnoseRun::Try(Change change, Arm& with, const std::function<void(bool)>& before) {
   const bool lever = !change.cause.empty();
-  RIDGE_ASSIGN_OR_RETURN(const Pairs pairs, Interleave(*base_, with, work_.blocks * (lever ? 3 : 1), before));
+  int64_t blocks = work_.blocks;
+  if (lever) {
+    // A lever's three times as many take no more than their share of the time.
+    const double block_s = 2 * SampleSeconds() * (1 + change.cost);
+    const auto fit = static_cast<int64_t>(std::min(1e6, kLeverShare * std::max(0.0, SecondsLeft()) / block_s));
+    blocks = std::max(std::min(fit, 3 * work_.blocks), kLeastLeverBlocks);
+  }
+  RIDGE_ASSIGN_OR_RETURN(const Pairs pairs, Interleave(*base_, with, blocks, before));
   const auto add = [&](lab::PhaseEvidence& phase, const std::vector<double>& ratios, const Factors& factors) {
     lab::Response response{.name = change.name, .factors = factors, .doubt = change.doubt};
     lab::Lever held{.cause = change.cause, .action = change.action, .factors = factors};
@@ -173,7 +232,8 @@ Status DiagnoseRun::Threads() {
   const int now = base_->runtime().program().n_threads(), cores = PhysicalCores();
   const auto change_to = [&](int n, const char* cause, std::unique_ptr<Arm>& keep) -> Status {
     const std::string name = fmt::format("threads {} -> {}", now, n);
-    if (!HasRoom(name)) return {};
+    const double cost = static_cast<double>(now) / n;
+    if (!HasRoom(name) || !HasTime(name, *cause != 0 ? kLeastLeverBlocks : work_.blocks, cost)) return {};
     service::RuntimeOptions o = options_;
     o.threads = n;
     RIDGE_ASSIGN_OR_RETURN(keep, Arm::Load(o, base_->shape()));
@@ -181,6 +241,7 @@ Status DiagnoseRun::Threads() {
     return Try({.name = name,
                 .cause = cause,
                 .action = fmt::format("-t {}", n),
+                .cost = cost,
                 .decode = c.factors,
                 .prefill = c.factors,
                 .doubt = AtLeast(c.doubt, {0.05, 0.08, 0.05, 0.15, 0.2})},
@@ -222,7 +283,9 @@ Status DiagnoseRun::Isa() {
   }
   const std::string name = fmt::format("kernels {} -> {}", now, to);
   return Guarded(name, [&]() -> Status {
-    if (!HasRoom(name)) return {};
+    const bool to_best = to == best;
+    const double cost = to_best ? 0.5 : 3;
+    if (!HasRoom(name) || !HasTime(name, to_best ? kLeastLeverBlocks : work_.blocks, cost)) return {};
     service::RuntimeOptions o = options_;
     o.isa = to;
     RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, Arm::Load(o, base_->shape()));
@@ -230,12 +293,12 @@ Status DiagnoseRun::Isa() {
     Factors f = c.factors;
     // Arithmetic is held against the peak of registers, which kernels reach in part, and not equally on each ISA: between that and unpacking, with doubt.
     f[0] = std::sqrt(f[0] * f[static_cast<size_t>(lab::Part::kUnpack)]);
-    const bool lever = to == best;
     // The scalar target has no arithmetic loop to hold against: unpacking stands in for it.
     const double doubt = now == "scalar" || to == "scalar" ? 0.4 : 0.12;
     return Try({.name = name,
-                .cause = lever ? "isa" : "",
+                .cause = to_best ? "isa" : "",
                 .action = "--isa " + to,
+                .cost = cost,
                 .decode = f,
                 .prefill = f,
                 .doubt = AtLeast(c.doubt, {0.4, 0.08, doubt, 0.4, 0.1})},
@@ -252,6 +315,7 @@ Status DiagnoseRun::Tokens() {
       continue;
     }
     RIDGE_RETURN_IF_ERROR(Guarded(name, [&]() -> Status {
+      if (!HasTime(name, work_.blocks, static_cast<double>(n))) return {};
       ArmShape shape = base_->shape();
       shape.sequences = n;
       shape.prompt = 0;
@@ -277,6 +341,7 @@ Status DiagnoseRun::Context() {
     return {};
   }
   return Guarded("a quarter of the context", [&]() -> Status {
+    if (!HasTime("a quarter of the context", work_.blocks, 1)) return {};
     ArmShape shape = base_->shape();
     shape.depth = shorter;
     shape.prompt = 0;
@@ -294,10 +359,12 @@ Status DiagnoseRun::Context() {
 Status DiagnoseRun::PromptLength() {
   const int64_t p = base_->shape().prompt, half = p / 2;
   if (half < 8) {
-    Skip("half the prompt", "the prompt is shorter than 16 tokens");
+    Skip("half the prompt",
+         p < work_.prompt ? fmt::format("prompts of {} tokens are timed", p) : "the prompt is shorter than 16 tokens");
     return {};
   }
   return Guarded("half the prompt", [&]() -> Status {
+    if (!HasTime("half the prompt", work_.blocks, 1)) return {};
     ArmShape shape = base_->shape();
     shape.prompt = half;
     RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, base_->Reshape(shape));
@@ -318,7 +385,7 @@ Status DiagnoseRun::Chunk() {
   const int64_t to = more ? kGoodChunk : std::max<int64_t>(1, std::min(now, p) / 4);
   const std::string name = fmt::format("prompt chunk {} -> {}", std::min(now, p), std::min(to, p));
   return Guarded(name, [&]() -> Status {
-    if (!HasRoom(name)) return {};
+    if (!HasRoom(name) || !HasTime(name, more ? kLeastLeverBlocks : work_.blocks, 1)) return {};
     service::RuntimeOptions o = options_;
     o.chunk_tokens = to;
     if (o.batch_tokens && *o.batch_tokens < to) o.batch_tokens = to;
@@ -342,7 +409,7 @@ Status DiagnoseRun::Layers() {
     return {};
   }
   return Guarded(name, [&]() -> Status {
-    if (!HasRoom(name)) return {};
+    if (!HasRoom(name) || !HasTime(name, work_.blocks, 0.6)) return {};
     service::RuntimeOptions o = options_;
     o.first_layers = half;
     RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Arm> with, Arm::Load(o, base_->shape()));
@@ -369,6 +436,7 @@ Status DiagnoseRun::Bandwidth() {
   }
   return Guarded(name, [&]() -> Status {
     const int threads = with->runtime().program().n_threads();
+    if (!HasTime(name, work_.blocks, 2.0 * now / threads)) return {};
     RIDGE_ASSIGN_OR_RETURN(const auto antagonist, lab::Antagonist::Create(cpus - threads, machine_));
     RIDGE_ASSIGN_OR_RETURN(const Compared c, Compare({threads, BaseCondition().isa}, antagonist.get()));
     const auto before = [&](bool changed) {
@@ -419,6 +487,7 @@ Status DiagnoseRun::Power() {
 }
 
 Status DiagnoseRun::Measure() {
+  begin_ = std::chrono::steady_clock::now();
   machine_ = lab::ReadMachine();
   if (Status loaded = LoadBase(); !loaded) {
     if (loaded.error().code != Code::kResourceExhausted) return loaded;
@@ -430,16 +499,19 @@ Status DiagnoseRun::Measure() {
   rates_ = std::make_unique<lab::PartRates>(std::move(rates));
   rusage before{}, after{};
   getrusage(RUSAGE_SELF, &before);
+  // Where time is short, what decides the verdict comes first: what is taken from outside, then settings that can be kept.
+  RIDGE_RETURN_IF_ERROR(Guarded("rest", [&] { return Power(); }));
+  const bool narrow = BaseCondition().isa != BestIsa();
+  if (narrow) RIDGE_RETURN_IF_ERROR(Isa());
   RIDGE_RETURN_IF_ERROR(Threads());
   RIDGE_RETURN_IF_ERROR(Bandwidth());
   half_.reset();
-  RIDGE_RETURN_IF_ERROR(Isa());
+  if (!narrow) RIDGE_RETURN_IF_ERROR(Isa());
   RIDGE_RETURN_IF_ERROR(Tokens());
   RIDGE_RETURN_IF_ERROR(Context());
   RIDGE_RETURN_IF_ERROR(PromptLength());
   RIDGE_RETURN_IF_ERROR(Chunk());
   RIDGE_RETURN_IF_ERROR(Layers());
-  RIDGE_RETURN_IF_ERROR(Guarded("rest", [&] { return Power(); }));
   getrusage(RUSAGE_SELF, &after);
   if (const long faults = after.ru_majflt - before.ru_majflt; faults > 1000) {
     // 0.1 ms for each, a fast disk: the least that waiting for them can have taken.

@@ -8,6 +8,7 @@
 // of memory is evidence of capacity.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,10 +23,14 @@ namespace ridge::app {
 struct DiagnoseWork {
   int64_t prompt = 128, gen = 64, blocks = 4;
   bool threads_asked = false;
+  double most_s = 120;  // that all changes may take: what would take longer is left out, and named
 };
 
 struct NotTried {
   std::string intervention, reason;
+};
+struct Shortened {
+  std::string what, reason;
 };
 
 class DiagnoseRun {
@@ -38,12 +43,15 @@ class DiagnoseRun {
   void Skip(std::string intervention, std::string reason) {
     not_tried_.push_back({std::move(intervention), std::move(reason)});
   }
+  // What was measured on less than was asked about, because this machine and these settings are slow.
+  const std::vector<Shortened>& shortened() const { return shortened_; }
   const Arm* base() const { return base_.get(); }  // nullptr: it was refused
 
  private:
   // A response (both phases) and, where `cause` is not empty, a lever: two of three pairs are the lever's.
   struct Change {
     std::string name, cause, action;
+    double cost = 1;  // time of the changed configuration over the base's, about
     lab::Factors decode = {1, 1, 1, 1, 1}, prefill = {1, 1, 1, 1, 1}, doubt = {0.05, 0.05, 0.05, 0.15, 0.05};
     bool decodes = true, prefills = true;
   };
@@ -56,6 +64,10 @@ class DiagnoseRun {
   void Limits(double step_s, double token_s);
   Status Guarded(const std::string& name, const std::function<Status()>& fn);
   bool HasRoom(const std::string& name);
+  double SampleSeconds() const;  // one sample of the base
+  double SecondsLeft() const;
+  // Whether `blocks` blocks against a configuration that takes `factor` times as long, and loading it, fit into the time that is left; else a line of not_tried().
+  bool HasTime(const std::string& name, int64_t blocks, double factor);
   Status Threads();
   Status Isa();
   Status Tokens();
@@ -77,6 +89,9 @@ class DiagnoseRun {
   std::vector<lab::Rates> base_rates_;
   lab::Evidence evidence_;
   std::vector<NotTried> not_tried_;
+  std::vector<Shortened> shortened_;
+  std::chrono::steady_clock::time_point begin_;
+  double step_s_ = 0, token_s_ = 0, load_s_ = 0;  // of the base, as far as they are needed to plan
 };
 
 }  // namespace ridge::app

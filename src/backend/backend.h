@@ -168,6 +168,7 @@ class Program {
   virtual std::vector<OpTime> op_times() const { return {}; }
   // One step in `every`, op by op; 0: none. Starts anew. Beside TraceOps nothing is traced so.
   virtual void TraceSteps(int64_t /*every*/) {}
+  virtual void TraceNextSteps() {}  // where steps are traced: the next of each kind is one of them
   virtual OpTrace op_trace() const { return {}; }
 };
 

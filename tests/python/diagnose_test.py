@@ -146,6 +146,20 @@ class Model(unittest.TestCase):
         self.assertIn("half the threads", skipped)
         self.assertEqual(d["http"]["engine_from"], "the server's own figures")
 
+    def test_what_there_is_no_time_for_is_named(self):
+        run = ridge("-m", self.path, "-p", "64", "-n", "2000", "-r", "100", "-t", "1", "--isa", "scalar", "--time", "1", "--json")
+        self.assertEqual(run.returncode, 0, run.stderr)
+        d = json.loads(run.stdout)
+        left_out = [n for n in d["not_tried"] if "--time" in n["reason"]]
+        self.assertTrue(left_out, d["not_tried"])
+        tried = {r["intervention"] for phase in ("prefill", "decode") for r in d[phase]["responses"]}
+        self.assertFalse(tried & {n["intervention"] for n in left_out})
+        self.assertIsNotNone(d["cpu_share"])  # what decides comes first
+        self.assertIn("6 requests over HTTP", d["shortened"][-1]["what"])
+        self.assertEqual(d["http"]["requests"], 6)
+        for value in ("0", "1e9", "-1", "x"):
+            self.assertEqual(ridge("-m", self.path, "--time", value).returncode, 2)
+
     def test_a_model_that_does_not_fit_is_capacity(self):
         run = ridge("-m", self.path, "-c", "1000000000", "--json")
         self.assertEqual(run.returncode, 0, run.stderr)

@@ -73,6 +73,7 @@ class CpuProgram : public backend::Program {
   void TraceOps(bool on) override;
   std::vector<backend::OpTime> op_times() const override;
   void TraceSteps(int64_t every) override;
+  void TraceNextSteps() override { step_trace_.TakeNext(); }
   backend::OpTrace op_trace() const override { return step_trace_.trace(); }
 
  private:

@@ -479,6 +479,17 @@ TEST(Program, TracedStepsKeepTheirBitsAndCoverTheRun) {
   EXPECT_LE(steps, 32u);
   run(16, 40);
   EXPECT_EQ(program->op_trace().steps.size(), 1u + 3);  // the prompt; steps 0, 16, 32
+  program->TraceNextSteps();
+  const size_t before = program->op_trace().steps.size();
+  {
+    const auto state = std::move(*program->NewState({.n_pages = 8, .page_tokens = 16}));
+    std::vector<float> logits(kVocab);
+    const std::vector<int32_t> token = {1}, zero = {0}, start = {0, 1}, table = {0};
+    EXPECT_TRUE(
+        program->Run({.tokens = token, .positions = zero, .seq_start = start, .page_table = table, .logit_rows = zero},
+                     *state, logits));
+  }
+  EXPECT_EQ(program->op_trace().steps.size(), before + 1);
   EXPECT_NE(std::ranges::find(every.ops, "attention"), every.ops.end());
 }
 

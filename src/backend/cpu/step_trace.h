@@ -29,6 +29,9 @@ class StepTrace {
     for (int kind = 0; kind < 2; kind++) every_[kind] = every, seen_[kind] = 0;
   }
 
+  // The next step of each kind is traced, and one in so many after it.
+  void TakeNext() { seen_[0] = seen_[1] = 0; }
+
   bool Takes(bool decode) {
     const int64_t every = every_[decode ? 1 : 0];
     return every > 0 && seen_[decode ? 1 : 0]++ % every == 0;
