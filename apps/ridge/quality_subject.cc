@@ -14,11 +14,9 @@ namespace {
 // Rows whose scores are held at once: 25 MB of a vocabulary of 49152, 134 MB of one of 262144.
 constexpr int64_t kRows = 128;
 
-}  // namespace
-
-Result<QualitySubject> LoadQualitySubject(const ModelOptions& options, int64_t window_tokens) {
+Result<QualitySubject> SubjectOf(std::unique_ptr<service::Runtime> loaded) {
   QualitySubject s;
-  RIDGE_ASSIGN_OR_RETURN(s.runtime, options.Load({.logit_rows = kRows, .context_tokens = window_tokens}));
+  s.runtime = std::move(loaded);
   const service::Runtime& runtime = *s.runtime;
   if (runtime.model().encoder())
     return Fail(Code::kUnsupported, "an encoder predicts no next token").Where(runtime.model().file().path());
@@ -31,6 +29,19 @@ Result<QualitySubject> LoadQualitySubject(const ModelOptions& options, int64_t w
                .step_rows = std::min(kRows, runtime.logit_rows()),
                .bos = s.tokenizer->add_bos() ? s.tokenizer->bos() : std::nullopt};
   return s;
+}
+
+}  // namespace
+
+Result<QualitySubject> LoadQualitySubject(const ModelOptions& options, int64_t window_tokens) {
+  RIDGE_ASSIGN_OR_RETURN(auto runtime, options.Load({.logit_rows = kRows, .context_tokens = window_tokens}));
+  return SubjectOf(std::move(runtime));
+}
+
+Result<QualitySubject> LoadQualitySubject(service::RuntimeOptions options) {
+  options.logit_rows = kRows;
+  RIDGE_ASSIGN_OR_RETURN(auto runtime, service::Runtime::Load(options));
+  return SubjectOf(std::move(runtime));
 }
 
 Result<std::vector<TokenId>> QualitySubject::Encode(const std::string& text) const {

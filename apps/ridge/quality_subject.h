@@ -29,6 +29,7 @@ struct QualitySubject {
 
 // The context is the window where -c is not given.
 Result<QualitySubject> LoadQualitySubject(const ModelOptions& options, int64_t window_tokens);
+Result<QualitySubject> LoadQualitySubject(service::RuntimeOptions options);
 
 // One line that is written over, on stderr where that is a terminal; nothing elsewhere.
 lab::ScoreProgress QualityProgress();

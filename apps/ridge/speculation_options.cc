@@ -14,8 +14,6 @@ using engine::Speculation;
 
 namespace {
 
-constexpr int64_t kDraftRows = 32;  // drafted tokens that a step may verify, of all sequences
-
 int64_t Drafts(engine::Speculation speculation) { return speculation == engine::Speculation::kOff ? 0 : kDraftRows; }
 
 }  // namespace

@@ -17,6 +17,8 @@
 
 namespace ridge::app {
 
+inline constexpr int64_t kDraftRows = 32;  // drafted tokens that a step may verify, of all sequences
+
 class SpeculationOptions {
  public:
   struct Loaded {

@@ -95,12 +95,15 @@ class Files(unittest.TestCase):
 
     def test_no_winner_without_proof(self):
         e = self.tuned["evidence"]
-        self.assertEqual({s["setting"] for s in e["searched"]}, {"n_threads", "n_ubatch"})
+        self.assertEqual([s["setting"] for s in e["searched"]], ["n_threads", "n_ubatch", "speculation"])
+        self.assertEqual({n["setting"] for n in e["not_searched"]}, {"format", "n_batch", "cache_types", "flash_attn", "draft_model"})
+        self.assertEqual((e["constraints"]["min_quality"], e["quality_measured"]), (None, None))
         for s in e["searched"]:
             states = {v["value"]: v for v in s["values"]}
             self.assertEqual(states[s["present"]]["state"], "present")
             if s["chosen"] != s["present"]:
                 self.assertLess(states[s["chosen"]]["ratio_high"], 0.98)
+                self.assertEqual(s["because"], "proved faster")
             for v in s["values"]:
                 if v["state"] == "faster":
                     self.assertLess(v["ratio_high"], 0.98)
@@ -187,6 +190,59 @@ class Files(unittest.TestCase):
             wrong = ridge("tune", "-m", self.model, "-p", "32", XDG_CACHE_HOME="/proc/no")
             self.assertEqual(wrong.returncode, 1)
             self.assertIn(b"-o", wrong.stderr)
+
+    def test_formats_and_cache_types_are_held_to_the_floor(self):
+        same, damaged = (os.path.join(self.folder, n) for n in ("q8.gguf", "damaged.gguf"))
+        tiny_model.write_tiny_model(same, context=2048, kind="Q8_0")
+        tiny_model.write_tiny_model(damaged, context=2048, seed=2, kind="Q8_0")
+        out = os.path.join(self.folder, "formats.json")
+        d = document("tune", "-m", same, "--formats", self.model, damaged, "-p", "32", "--min-quality", "0.5", "-o", out)
+        e, searched = d["evidence"], {s["setting"]: s for s in d["evidence"]["searched"]}
+        self.assertEqual(list(searched), ["format", "n_threads", "n_ubatch", "cache_types", "flash_attn", "speculation"])
+        self.assertIn(self.model, e["quality_measured"])  # the largest of the three is the best
+        formats = {v["value"]: v for v in searched["format"]["values"]}
+        self.assertEqual(formats[self.model]["quality"]["same_top"], 1)
+        self.assertGreater(formats[same]["quality"]["same_top_low"], 0.5)
+        self.assertLess(formats[damaged]["quality"]["same_top"], 0.5)
+        self.assertIn("--min-quality", formats[damaged]["refused"])
+        self.assertEqual(formats[damaged]["pairs"], [])
+        for v in searched["cache_types"]["values"]:  # heads of 16 channels have no blocks of 32
+            self.assertEqual(v["refused"] is not None, v["value"] != "f16", v)
+        flash = {v["value"]: v for v in searched["flash_attn"]["values"]}
+        self.assertGreater(flash["off"]["quality"]["n_positions"], 500)
+        self.assertEqual(set(d["settings"]) - {"n_threads", "n_ubatch", "flash_attn", "speculation"}, set())
+        self.assertGreater(d["same_top"], 0.5)
+        run = ridge("run", "-m", e["model"], "-p", "hello", "-n", "2", "--profile", out)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        # Nothing but the best one finds the same token every time.
+        d = document("tune", "-m", self.model, "--formats", same, damaged, "-p", "32", "--min-quality", "1", "--search", "format,cache,flash", "-o", out)
+        for s in d["evidence"]["searched"]:
+            self.assertEqual((s["chosen"], s["present"]), (s["values"][0]["value"], s["values"][0]["value"]))
+            for v in s["values"][1:]:
+                self.assertTrue(v["refused"], v)
+        self.assertIn({"setting": "threads", "reason": "--search leaves it out"}, d["evidence"]["not_searched"])
+        # What is there does not meet the floor: the search starts from what does.
+        d = document("tune", "-m", damaged, "--formats", self.model, "-p", "32", "--min-quality", "0.5", "--search", "format", "-o", out)
+        self.assertEqual((d["evidence"]["model"], d["evidence"]["searched"][0]["present"]), (self.model, self.model))
+
+    def test_a_search_that_cannot_be(self):
+        with tempfile.TemporaryDirectory() as folder:
+            env = {"XDG_CACHE_HOME": folder}
+            for more, word in ((["--formats", self.other], b"--min-quality"), (["--search", "cache"], b"--min-quality"), (["--search", "cores"], b"cores"),
+                               (["--min-quality", "2"], b"--min-quality"), (["--search", "format", "--min-quality", "0.9"], b"--formats"),
+                               (["--formats", self.other, "--min-quality", "0.9", "--search", "threads"], b"--formats")):
+                run = ridge("tune", "-m", self.model, "-p", "32", *more, **env)
+                self.assertEqual(run.returncode, 2, (more, run.stderr))
+                self.assertIn(word, run.stderr)
+            strange = os.path.join(folder, "strange.gguf")
+            tiny_model.write_tiny_model(strange, context=2048, architecture="qwen2")
+            run = ridge("tune", "-m", self.model, "-p", "32", "--formats", strange, "--min-quality", "0.9", **env)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn(b"not the same model", run.stderr)
+            run = ridge("tune", "-m", self.model, "-p", "32", "--max-memory", "1kB", **env)
+            self.assertEqual(run.returncode, 1)
+            self.assertIn(b"--max-memory", run.stderr)
+            self.assertEqual([f for f in os.listdir(os.path.join(folder, "ridge")) if f.endswith(".json")] if os.path.isdir(os.path.join(folder, "ridge")) else [], [])
 
     def test_a_stored_profile_in_bench(self):
         with tempfile.TemporaryDirectory() as folder:

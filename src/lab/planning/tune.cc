@@ -9,6 +9,8 @@ namespace {
 constexpr double kError = 0.05;  // of all comparisons together
 constexpr double kLooks = 3;     // at about 8, 16 and 24 pairs
 
+constexpr double kOneSided = 1.6449;  // of the normal distribution, 95 %
+
 }  // namespace
 
 std::optional<Interval> MedianIntervalAt(std::vector<double> samples, double confidence) {
@@ -67,6 +69,47 @@ size_t Elimination::winner() const {
     ratio = Median(entries_[i].ratios);
   }
   return best;
+}
+
+size_t Choose(const Elimination& elimination, const std::vector<std::optional<bool>>& meets) {
+  const size_t winner = elimination.winner();
+  if (meets[winner].value_or(true)) return winner;
+  const auto ratio = [&](size_t i) {
+    const auto& ratios = elimination.entries()[i].ratios;
+    return ratios.empty() ? 1 : Median(ratios);
+  };
+  std::optional<size_t> best;
+  for (size_t i = 0; i < meets.size(); i++) {
+    if (meets[i].value_or(false) && (!best || ratio(i) < ratio(*best))) best = i;
+  }
+  return best.value_or(winner);
+}
+
+Share ShareOf(const std::vector<Agreement>& texts) {
+  double n = 0, positions = 0, same = 0;
+  for (const Agreement& t : texts) {
+    n += 1;
+    positions += static_cast<double>(t.positions);
+    same += static_cast<double>(t.same);
+  }
+  if (positions == 0) return {};
+  const double share = same / positions, z2 = kOneSided * kOneSided;
+  // Wilson's lower limit for independent tokens.
+  const double tokens = (share + z2 / (2 * positions) -
+                         kOneSided * std::sqrt(share * (1 - share) / positions + z2 / (4 * positions * positions))) /
+                        (1 + z2 / positions);
+  if (n < 2) return {static_cast<int64_t>(positions), share, 0};  // one text says nothing of others
+  // The ratio of two sums over texts (Cochran, Sampling Techniques, 6.4), with Student's t for as many texts (Abramowitz and Stegun 26.7.5).
+  double squares = 0;
+  for (const Agreement& t : texts) {
+    const double off = static_cast<double>(t.same) - share * static_cast<double>(t.positions);
+    squares += off * off;
+  }
+  const double freedom = n - 1, z3 = z2 * kOneSided, z5 = z3 * z2;
+  const double t =
+      kOneSided + (z3 + kOneSided) / (4 * freedom) + (5 * z5 + 16 * z3 + 3 * kOneSided) / (96 * freedom * freedom);
+  const double error = std::sqrt(n / freedom * squares) / positions;
+  return {static_cast<int64_t>(positions), share, std::max(0.0, std::min(tokens, share - t * error))};
 }
 
 std::string_view Name(Elimination::State state) {

@@ -45,4 +45,20 @@ class Elimination {
 };
 std::string_view Name(Elimination::State state);  // "faster"
 
+// Which value to take where each is also held to limits: the winner if it meets them, else the fastest of those that do, proved faster or not, else
+// the winner. meets: of each value; nullopt: not measured.
+size_t Choose(const Elimination& elimination, const std::vector<std::optional<bool>>& meets);
+
+// How often two models find the same next token likeliest, text by text.
+struct Agreement {
+  int64_t positions = 0, same = 0;
+};
+struct Share {
+  int64_t positions = 0;
+  double share = 0;
+  double low = 0;  // at least this, with 95 % confidence
+};
+// Texts are the samples, not their tokens, since neighbours are not independent; and never surer than that many independent tokens would be.
+Share ShareOf(const std::vector<Agreement>& texts);
+
 }  // namespace ridge::lab
