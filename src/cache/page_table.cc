@@ -43,13 +43,13 @@ Status PageTable::Reserve(int64_t tokens) {
 
 void PageTable::AdoptPrefix(std::span<const PageId> prefix) {
   RIDGE_CHECK(pages_.empty());
-  for (const PageId page : prefix) pool_->AddRef(page);
   pages_.assign(prefix.begin(), prefix.end());
+  for (const PageId page : prefix) pool_->AddRef(page);
 }
 
 void PageTable::AdoptNext(PageId page) {
+  pages_.push_back(page);  // first: where there is no memory nothing has changed
   pool_->AddRef(page);
-  pages_.push_back(page);
 }
 
 void PageTable::Replace(size_t i, PageId page) {

@@ -71,12 +71,16 @@ void PrefixCache::Leave(Cursor& cursor, bool ephemeral) {
   Node* root = std::exchange(cursor, {}).root;
   if (root == nullptr || --root->entered > 0) return;
   if (ephemeral) {
-    std::vector<Node*> down = {root};  // parents before children
-    for (size_t i = 0; i < down.size(); i++) {
-      for (const auto& [tokens, child] : down[i]->children) down.push_back(child.get());
+    root->entered = 1;                                                   // stays until the loop is done
+    for (Node* node = root; node != root || !root->children.empty();) {  // leaf by leaf: this must not need memory
+      if (!node->children.empty()) {
+        node = node->children.begin()->second.get();
+        continue;
+      }
+      Node* parent = node->parent;
+      RemoveLeaf(node);
+      node = parent;
     }
-    root->entered = 1;  // stays until the loop is done
-    for (size_t i = down.size(); i-- > 1;) RemoveLeaf(down[i]);
     root->entered = 0;
   }
   ForgetRoot(root);
@@ -97,10 +101,14 @@ int64_t PrefixCache::Extend(Cursor& cursor, std::span<const TokenId> tokens, int
   for (; (cursor.pages + 1) * page_tokens_ <= limit; taken++) {
     const auto at = cursor.node->children.find(PageOf(tokens, cursor.pages));
     if (at == cursor.node->children.end()) break;
+    try {
+      table.AdoptNext(at->second->page);
+    } catch (const std::bad_alloc&) {
+      break;
+    }
     cursor.node = at->second.get();
     cursor.pages++;
     Stamp(cursor.node);
-    table.AdoptNext(cursor.node->page);
   }
   return taken;
 }

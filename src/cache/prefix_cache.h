@@ -75,7 +75,7 @@ class PrefixCache {
   void Leave(Cursor& cursor, bool ephemeral = false);
 
   // Takes over the cached pages that hold tokens[cursor.pages * page_tokens ...), up to token `limit`: the table holds them too. The table has
-  // cursor.pages pages. Returns how many.
+  // cursor.pages pages. Returns how many: fewer where there is no memory for more.
   int64_t Extend(Cursor& cursor, std::span<const TokenId> tokens, int64_t limit, PageTable& table);
   // The page that holds most of the tokens that follow the cursor, at most up to token `limit`.
   Partial FindPartial(const Cursor& cursor, std::span<const TokenId> tokens, int64_t limit) const;

@@ -1,5 +1,6 @@
 // What the cache keeps by promise, and what it drops because nobody comes back to it.
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "cache/prefix_node.h"
@@ -38,10 +39,12 @@ void PrefixCache::Unpin(Node* node) {
 // A page that holds all that another holds takes its pin over too; its checkpoints have moved before.
 void PrefixCache::MovePin(Node* from, Node* to) {
   if (from->pinned_until_ms == 0) return;
-  to->pinned_until_ms = from->pinned_until_ms;
+  auto pin = pins_.extract(std::pair(from->pinned_until_ms, from));  // kept for the other: this must not need memory
+  pin.value().second = to;
+  pins_.insert(std::move(pin));
+  to->pinned_until_ms = std::exchange(from->pinned_until_ms, 0);
+  pool_->SetPinned(from->page, false);
   pool_->SetPinned(to->page, true);
-  pins_.emplace(to->pinned_until_ms, to);
-  Unpin(from);
 }
 
 void PrefixCache::PinState(Node* node, int32_t tokens) {
@@ -66,15 +69,20 @@ int64_t PrefixCache::Pin(const Cursor& cursor, std::span<const TokenId> tokens, 
     const auto at = node->children.lower_bound(wanted);  // a page may hold more than is wanted
     if (at == node->children.end() || !BeginsWith(at->first, wanted)) break;
     node = at->second.get();
-    if (node->pinned_until_ms == 0) {
-      if (static_cast<int64_t>(pins_.size()) >= max_pinned_) break;
-      pool_->SetPinned(node->page, true);
-    } else if (node->pinned_until_ms < until_ms) {
-      pins_.erase({node->pinned_until_ms, node});
-    }
+    const bool pinned = node->pinned_until_ms > 0;
+    if (!pinned && static_cast<int64_t>(pins_.size()) >= max_pinned_) break;
     if (node->pinned_until_ms < until_ms) {
+      try {
+        pins_.emplace(until_ms, node);
+      } catch (const std::bad_alloc&) {
+        break;  // what is pinned up to here is told
+      }
+      if (pinned) {
+        pins_.erase({node->pinned_until_ms, node});
+      } else {
+        pool_->SetPinned(node->page, true);
+      }
       node->pinned_until_ms = until_ms;
-      pins_.emplace(until_ms, node);
     }
     pinned_tokens += static_cast<int64_t>(wanted.size());
     for (const Node::State& state : node->states) {

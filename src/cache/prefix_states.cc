@@ -147,6 +147,11 @@ void PrefixCache::ForgetStates(Node* node) {
 
 // A page that holds all that another holds, and more, takes its place.
 void PrefixCache::MoveStates(Node* from, Node* to) {
+  try {
+    to->states.reserve(to->states.size() + from->states.size());
+  } catch (const std::bad_alloc&) {  // they go with their page
+    return;
+  }
   for (const Node::State& state : std::exchange(from->states, {})) {
     states_.at(state.key).first = to;
     to->states.push_back(state);

@@ -1,6 +1,7 @@
 // The engine's prefix cache to a file and back.
 #include <algorithm>
 #include <future>
+#include <new>
 
 #include "engine/engine.h"
 
@@ -21,31 +22,39 @@ int64_t TokensOf(const cache::SavedTree& tree, const std::vector<cache::PageId>&
 
 }  // namespace
 
-void Engine::BetweenSteps(const std::function<void()>& task) {
+// Errors: kResourceExhausted, when the task had no memory.
+Status Engine::BetweenSteps(const std::function<void()>& task) {
+  bool no_memory = false;
   std::promise<void> done;
   {
     const std::lock_guard lock(mutex_);
     tasks_.emplace_back([&] {
-      task();
+      try {
+        task();
+      } catch (const std::bad_alloc&) {
+        no_memory = true;
+      }
       done.set_value();
     });
   }
   mail_.notify_one();
   done.get_future().wait();
+  if (no_memory) return Fail(Code::kResourceExhausted, "no memory for the prefix cache's file");
+  return {};
 }
 
 Result<SavedCache> Engine::SaveCache(const std::string& path, const CacheKey& key) {
   Result<SavedCache> result;
-  BetweenSteps([&] { result = SaveNow(path, key); });
+  RIDGE_RETURN_IF_ERROR(BetweenSteps([&] { result = SaveNow(path, key); }));
   return result;
 }
 
 Result<SavedCache> Engine::RestoreCache(const std::string& path, const CacheKey& key) {
   Result<SavedCache> result;
-  BetweenSteps([&] {
+  RIDGE_RETURN_IF_ERROR(BetweenSteps([&] {
     result = RestoreNow(path, key);
     Publish();
-  });
+  }));
   return result;
 }
 

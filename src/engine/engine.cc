@@ -26,6 +26,8 @@ std::vector<std::pair<TokenId, float>> TopLogprobs(std::span<const float> logits
 
 Error NoMemory() { return Fail(Code::kResourceExhausted, "no memory for the request").Take(); }
 
+constexpr std::chrono::milliseconds kMemoryPause{1};
+
 double MsBetween(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
 }
@@ -49,6 +51,7 @@ struct Work {
   bool draw_failed = false;                   // there was no memory for it
   double draw_ms = 0;
   Summary summary = {};
+  Error no_memory = NoMemory();  // made while there is some
 
   // One step after the first token; each accepted draft saves one more alone_ms.
   void CountStep(const StepTimes& times, bool has_drafts) {
@@ -82,6 +85,7 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
       runner_(program, state_.get(), options.vocab, std::max(options.max_running, options.max_logit_rows)) {
   counts_.pages_capacity = pool_.capacity_pages();
   draws_.reserve(static_cast<size_t>(options.max_running));
+  chunks_.reserve(static_cast<size_t>(options.max_running));
   counts_.page_tokens = options.state.page_tokens;
   counts_.last_step = counts_.step_begin = Clock::now();
   Publish();
@@ -219,32 +223,39 @@ std::optional<std::string> Engine::CacheRoot(const Request& request) const {
 }
 
 Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence>> sequences) {
+  const int32_t priority = sequences.front()->priority;  // of one request all have the same
   std::vector<Ticket> tickets;
+  tickets.reserve(sequences.size());
+  std::list<std::unique_ptr<Sequence>> added;
+  for (std::unique_ptr<Sequence>& sequence : sequences) added.push_back(std::move(sequence));
   {
     const std::lock_guard lock(mutex_);
-    if (not_begun_ + sequences.size() > options_.max_waiting) {
+    if (not_begun_ + added.size() > options_.max_waiting) {
       return Fail(Code::kResourceExhausted, "too many requests wait")
-          .Found(std::to_string(not_begun_) + " waiting, " + std::to_string(sequences.size()) + " more")
+          .Found(std::to_string(not_begun_) + " waiting, " + std::to_string(added.size()) + " more")
           .Expected(std::to_string(options_.max_waiting) + " at most")
           .Remedy("try again later");
     }
-    for (std::unique_ptr<Sequence>& sequence : sequences) {
-      sequence->id = next_id_++;
-      if (sequences.size() > 1 &&
-          !sequence->cache_root) {  // the answers of a group share their prompt, with nobody else
-        sequence->cache_root =
-            std::string(kGroupRoot) + std::to_string(tickets.empty() ? sequence->id : tickets.front().id);
+    RequestId id = next_id_;
+    for (std::unique_ptr<Sequence>& sequence : added) {
+      sequence->id = id++;
+      if (added.size() > 1 && !sequence->cache_root) {  // the answers of a group share their prompt, with nobody else
+        sequence->cache_root = std::string(kGroupRoot) + std::to_string(next_id_);
         sequence->ephemeral_root = true;
       }
       tickets.push_back({sequence->id, sequence->work->outbox});
+    }
+    Ahead& waiting = waiting_[priority];
+    // What follows needs no memory: all of the group are accepted or none is.
+    next_id_ = id;
+    for (const std::unique_ptr<Sequence>& sequence : added) {
       not_begun_++;
-      Ahead& waiting = waiting_[sequence->priority];
       waiting.sequences++;
       waiting.prompt_tokens += sequence->prompt_tokens;
       submitted_++;
       prompt_tokens_submitted_ += static_cast<uint64_t>(sequence->prompt_tokens);
-      inbox_.push_back(std::move(sequence));
     }
+    inbox_.splice(inbox_.end(), added);
   }
   mail_.notify_one();
   return tickets;
@@ -315,9 +326,15 @@ void Engine::Publish() {
 }
 
 void Engine::Cancel(RequestId id) {
-  {
-    const std::lock_guard lock(mutex_);
-    cancels_.push_back(id);
+  for (bool told = false; !told;) {
+    try {
+      const std::lock_guard lock(mutex_);
+      cancels_.push_back(id);
+      told = true;
+    } catch (const std::bad_alloc&) {
+      // Streams that nobody wants any more end so: what frees memory must not fail for want of it.
+      std::this_thread::sleep_for(kMemoryPause);
+    }
   }
   mail_.notify_one();
 }
@@ -337,16 +354,23 @@ bool Engine::TakeMail() {
     } else {  // so that what is told about pins is true on an idle engine too
       mail_.wait_until(lock, started_ + std::chrono::milliseconds(*pin_end_ms + 1), mail);
     }
-    for (auto& sequence : inbox_) {
-      if (sequence->work->deadline) deadlines_.emplace(*sequence->work->deadline, sequence->id);
-      scheduler_.Add(std::move(sequence));
-    }
-    inbox_.clear();
+    taken_.swap(inbox_);
     cancels.swap(cancels_);
     tasks.swap(tasks_);
     stop = stop_;
   }
-  for (const RequestId id : stop ? scheduler_.Ids() : cancels) Finish(id, FinishReason::kCancelled);
+  for (std::unique_ptr<Sequence>& sequence : taken_) {
+    try {
+      if (sequence->work->deadline) deadlines_.emplace(*sequence->work->deadline, sequence->id);
+      scheduler_.Add(std::move(sequence));
+    } catch (const std::bad_alloc&) {
+      End(*sequence, FinishReason::kFailed, std::move(sequence->work->no_memory), 0);
+    }
+  }
+  taken_.clear();
+  for (const RequestId id : cancels) Finish(id, FinishReason::kCancelled);
+  while (const std::optional<RequestId> id = stop ? scheduler_.AnyId() : std::nullopt)
+    Finish(*id, FinishReason::kCancelled);
   for (const auto& task : tasks) task();
   if (!deadlines_.empty() && !stop) EndLate();
   return !stop;
@@ -359,11 +383,15 @@ void Engine::EndLate() {
     const RequestId id = deadlines_.begin()->second;
     const Sequence* sequence = scheduler_.Find(id);
     if (sequence == nullptr || sequence->work->begun) continue;
-    Finish(id, FinishReason::kFailed,
-           std::move(Fail(Code::kUnavailable, "the request did not begin before its deadline")
-                         .Found(std::to_string(scheduler_.running()) + " requests run")
-                         .Remedy("try again later"))
-               .Take());
+    try {
+      Finish(id, FinishReason::kFailed,
+             std::move(Fail(Code::kUnavailable, "the request did not begin before its deadline")
+                           .Found(std::to_string(scheduler_.running()) + " requests run")
+                           .Remedy("try again later"))
+                 .Take());
+    } catch (const std::bad_alloc&) {
+      FinishStarved(id);
+    }
   }
 }
 
@@ -382,6 +410,7 @@ void Engine::Step() {
     if (drafter_) drafter_->CopyPage(copy.from, copy.to);
   }
   for (const cache::PageCopy& copy : scheduler_.TakeStateCopies()) state_->CopySlot(copy.from, copy.to);
+  if (const std::optional<RequestId> starved = scheduler_.starved()) return FinishStarved(*starved);
   if (plan.chunks.empty()) {
     Publish();
     return PublishLoad();
@@ -409,10 +438,18 @@ void Engine::Step() {
   times_.alone_ms = plan.drafted() || times_.draft_ms > 0
                         ? scheduler_.costs().DecodeMs(static_cast<int64_t>(plan.chunks.size()))
                         : std::nullopt;
-  const std::vector<Chunk> chunks =
-      plan.chunks;  // Finish ends the plan's life; what comes after the step needs no memory
+  try {
+    runner_.Prepare(plan);
+  } catch (const std::bad_alloc&) {  // a step without the youngest may be small enough
+    const RequestId youngest = plan.chunks.back().sequence->id;
+    scheduler_.Abandon();
+    counts_.stepping = false;
+    return FinishStarved(youngest);
+  }
+  chunks_.assign(plan.chunks.begin(), plan.chunks.end());
+  const std::vector<Chunk>& chunks = chunks_;
   const Clock::time_point drafted = Clock::now();
-  const Status ran = runner_.Run(plan);
+  const Status ran = runner_.Run();
   const Clock::time_point end = Clock::now();
   const double step_ms = times_.total_ms = MsBetween(begin, end);
   counts_.stepping = false;
@@ -420,7 +457,14 @@ void Engine::Step() {
   counts_.steps++;
   const int64_t step_tokens = plan.tokens, step_rows = plan.logit_rows;
   if (!ran) {
-    for (const Chunk& chunk : chunks) Finish(chunk.sequence->id, FinishReason::kFailed, ran.error());
+    for (const Chunk& chunk : chunks) {
+      const RequestId id = chunk.sequence->id;
+      try {
+        Finish(id, FinishReason::kFailed, ran.error());
+      } catch (const std::bad_alloc&) {
+        FinishStarved(id);
+      }
+    }
     return;
   }
   scheduler_.Commit(MsBetween(drafted, end));
@@ -432,7 +476,7 @@ void Engine::Step() {
     try {
       TakeResults(chunk, row, step_ms, step_tokens, step_rows);
     } catch (const std::bad_alloc&) {
-      Finish(id, FinishReason::kFailed, NoMemory());
+      FinishStarved(id);
     }
     row += rows;
   }
@@ -488,18 +532,28 @@ double Engine::DraftByModel(const Plan& plan) {
   const std::span<DraftAsk> asks = scheduler_.draft_asks();
   if (!drafter_ || asks.empty()) return 0;
   const Clock::time_point begin = Clock::now();
-  drafter_->Choose(asks, plan.tokens, scheduler_.draft_room(), scheduler_.costs());
+  try {
+    drafter_->Choose(asks, plan.tokens, scheduler_.draft_room(), scheduler_.costs());
+  } catch (const std::bad_alloc&) {
+    counts_.draft_failures++;
+    return 0;
+  }
   bool any = false;
   for (DraftAsk& ask : asks) {
     if (ask.take > 0 && !scheduler_.ReserveDrafts(*ask.sequence, ask.take)) ask.take = 0;
     any = any || ask.take > 0;
   }
   if (!any) return 0;
-  const Status drafted =
-      drafter_->Draft(asks, [](Sequence& s, std::span<float> logits, std::span<const TokenId> history) {
-        const auto token = s.work->sampler.Sample(logits, history, s.work->draw_stream, history.size());
-        return token ? std::optional(*token) : std::nullopt;
-      });
+  bool drafted = false;
+  try {
+    const Status ran =
+        drafter_->Draft(asks, [](Sequence& s, std::span<float> logits, std::span<const TokenId> history) {
+          const auto token = s.work->sampler.Sample(logits, history, s.work->draw_stream, history.size());
+          return token ? std::optional(*token) : std::nullopt;
+        });
+    drafted = ran.has_value();
+  } catch (const std::bad_alloc&) {
+  }
   for (DraftAsk& ask : asks) {
     if (ask.take == 0) continue;
     if (!drafted) ask.sequence->drafts.clear();
@@ -602,6 +656,10 @@ bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
   return !end;
 }
 
+void Engine::FinishStarved(RequestId id) {
+  if (Sequence* ending = scheduler_.Find(id)) Finish(id, FinishReason::kFailed, std::move(ending->work->no_memory));
+}
+
 void Engine::Finish(RequestId id, FinishReason reason, std::optional<Error> error) {
   int64_t kv_pages = 0;
   Sequence* ending = scheduler_.Find(id);
@@ -609,6 +667,12 @@ void Engine::Finish(RequestId id, FinishReason reason, std::optional<Error> erro
   if (const double pin_s = ending->work->pin_s; pin_s > 0)
     ending->pin_until_ms = NowMs() + std::max<int64_t>(1, static_cast<int64_t>(1000 * pin_s));
   const std::unique_ptr<Sequence> sequence = scheduler_.Remove(id, &kv_pages);
+  End(*sequence, reason, std::move(error), kv_pages);
+}
+
+// Of a sequence that the scheduler does not have, or has no more.
+void Engine::End(Sequence& ended, FinishReason reason, std::optional<Error> error, int64_t kv_pages) {
+  Sequence* sequence = &ended;
   Work& work = *sequence->work;
   work.summary.pinned_tokens = sequence->pinned_tokens;
   work.summary.kv_pages = kv_pages;

@@ -5,13 +5,13 @@
 //   while (ticket.outbox->Next(100ms, event) != Outbox::Got::kEnd) ...;
 //
 // Guarantees: every accepted request ends with exactly one Summary, whatever happens; its answer depends only on the request, never on what else
-// runs. Submit and Cancel are thread-safe and never wait for a step. The destructor ends what still runs as cancelled.
+// runs. An allocation that fails ends the request that it was for. Submit and Cancel are thread-safe and never wait for a step. The destructor ends what still runs as cancelled.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <list>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -87,7 +87,7 @@ class Engine {
   Result<Ticket> Submit(Request request);
   // n answers to one prompt, draw_stream 0 .. n - 1: all are accepted or none is.
   Result<std::vector<Ticket>> SubmitGroup(const Request& request, int64_t n);
-  // Ends a request before the next step. Unknown and finished ids are passed over.
+  // Ends a request before the next step. Unknown and finished ids are passed over. Never fails: it waits for memory.
   void Cancel(RequestId id);
 
   // Thread-safe; never waits for a step.
@@ -133,12 +133,14 @@ class Engine {
   void Verify(const Chunk& chunk, int64_t row, double step_ms);
   void Score(const Chunk& chunk, int64_t row);
   // cache_saving.cc
-  void BetweenSteps(const std::function<void()>& task);
+  Status BetweenSteps(const std::function<void()>& task);
   Result<SavedCache> SaveNow(const std::string& path, const CacheKey& key) const;
   Result<SavedCache> RestoreNow(const std::string& path, const CacheKey& key);
   Status CheckBits(const CacheFile& file);
   Status FillRestored(const CacheFile& file, const cache::PrefixCache::Imported& places);
   void Finish(RequestId id, FinishReason reason, std::optional<Error> error = std::nullopt);
+  void FinishStarved(RequestId id);  // there was no memory for it; this needs none
+  void End(Sequence& sequence, FinishReason reason, std::optional<Error> error, int64_t kv_pages);
 
   EngineOptions options_;
   cache::PagePool pool_;
@@ -150,6 +152,8 @@ class Engine {
   std::multimap<Clock::time_point, RequestId> deadlines_;
   std::vector<float> raw_logits_;                     // [vocab] scratch
   std::vector<std::pair<Sequence*, int64_t>> draws_;  // sequence, row: scratch of DrawTogether
+  std::vector<Chunk> chunks_;                         // of the present step: Finish ends the plan's life
+  std::list<std::unique_ptr<Sequence>> taken_;        // scratch of TakeMail
   StepTimes times_;                                   // of the latest step
 
   const Clock::time_point started_ = Clock::now();
@@ -162,7 +166,7 @@ class Engine {
 
   mutable std::mutex mutex_;
   std::condition_variable mail_;
-  std::deque<std::unique_ptr<Sequence>> inbox_;
+  std::list<std::unique_ptr<Sequence>> inbox_;
   std::vector<RequestId> cancels_;
   std::vector<std::function<void()>> tasks_;  // for the engine's thread, after the cancels
   RequestId next_id_ = 1;

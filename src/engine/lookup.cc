@@ -18,6 +18,8 @@ uint64_t HashOf(std::span<const TokenId> tokens) {
 
 void Lookup::Read(std::span<const TokenId> tokens) {
   for (size_t at = earlier_.size(); at < tokens.size(); at++) {
+    // First: with an entry for this token, but without its place, the token would stand before itself.
+    if (earlier_.size() == earlier_.capacity()) earlier_.reserve(std::max<size_t>(256, 2 * earlier_.size()));
     int32_t before = -1;
     if (at + 1 >= static_cast<size_t>(kLeastMatch)) {
       const auto [entry, fresh] = latest_.try_emplace(

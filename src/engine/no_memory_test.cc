@@ -1,8 +1,14 @@
-// Allocations that fail on the engine's thread while a step's results are taken: that request fails, all others go on, bit for bit.
+// Allocations that fail on the engine's thread, while a step is planned or its results are taken: one request fails at most, all others go on, bit for
+// bit.
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdlib>
+#include <map>
 #include <new>
+#include <optional>
+#include <string>
+#include <utility>
 
 #include "engine/engine.h"
 #include "engine/fake_program.h"
@@ -43,7 +49,8 @@ class Arming : public FakeProgram {
     if (steps == arm_at_step) fail_at = allocation;
     return ran;
   }
-  int arm_at_step = 0, allocation = 0;
+  std::atomic<int> arm_at_step = 0;  // read when the engine tells an end, while the test goes on
+  int allocation = 0;
 };
 
 class NoMemory : public ::testing::TestWithParam<bool> {};  // recurrent
@@ -101,6 +108,237 @@ TEST_P(NoMemory, ARequestWhoseResultsCannotBeTakenFailsAlone) {
     }
   }
   EXPECT_GT(failed_requests, 10);
+}
+
+TEST_P(NoMemory, AGroupIsAcceptedWholeOrNotAtAll) {
+  FakeProgram program(kVocab, GetParam());
+  auto engine = std::move(*Engine::Start(&program, {.vocab = kVocab,
+                                                    .context_tokens = 60,
+                                                    .step_tokens = 16,
+                                                    .max_running = 1,
+                                                    .max_waiting = 3,
+                                                    .prefix_cache = false,
+                                                    .state = {.n_pages = 60, .page_tokens = 4}}));
+  int refused = 0;
+  bool came = true;
+  for (int allocation = 1; came; allocation++) {
+    ASSERT_LT(allocation, 500);
+    const Request request{
+        .prompt = {1, 2, 3, 4, 5}, .max_tokens = 2, .sampling = {.temperature = 0}, .tenant = std::string(20, 't')};
+    fail_at = allocation;
+    const auto tickets = engine->SubmitGroup(request, 3);
+    came = std::exchange(fail_at, 0) == 0;
+    if (!tickets) {
+      EXPECT_EQ(tickets.error().code, Code::kResourceExhausted);
+      EXPECT_EQ(tickets.error().what, "no memory for the request") << "allocation " << allocation;
+      refused++;
+    } else {
+      for (const Ticket& ticket : *tickets) {
+        std::vector<TokenId> ids;
+        TokenEvent event;
+        while (ticket.outbox->Next(10s, event) == Outbox::Got::kToken) ids.push_back(event.token);
+        EXPECT_EQ(ids, FakeProgram::Expected(request.prompt, 2, kVocab));
+      }
+    }
+    const EngineStats stats = engine->Stats();
+    EXPECT_EQ(stats.waiting, 0) << "allocation " << allocation;
+    EXPECT_EQ(stats.submitted, stats.finished);
+  }
+  EXPECT_GT(refused, 20);
+}
+
+// Fails allocations of the engine itself, not those of this program.
+class ArmingOthers : public FakeProgram {
+ public:
+  using FakeProgram::FakeProgram;
+  Status Run(const backend::Step& step, backend::StateStore& store, std::span<float> logits) override {
+    const int left = std::exchange(fail_at, 0);
+    const Status ran = FakeProgram::Run(step, store, logits);
+    fail_at = steps == arm_at_step ? allocation : left;
+    return ran;
+  }
+  std::atomic<int> arm_at_step = 0;  // read when the engine tells an end, while the test goes on
+  int allocation = 0;
+};
+
+TEST_P(NoMemory, AnAllocationThatFailsAnywhereEndsOneRequestAtMost) {
+  int failed_requests = 0;
+  for (int step = 1; step <= 6; step++) {
+    for (int allocation = 1; allocation <= 60; allocation++) {
+      ArmingOthers program(kVocab, GetParam());
+      program.arm_at_step = step;
+      program.allocation = allocation;
+      program.step_ms = step == 1 ? 2 : 0;  // so that the others are there when the first step ends
+      auto engine = std::move(*Engine::Start(&program, {.vocab = kVocab,
+                                                        .context_tokens = 60,
+                                                        .step_tokens = 16,
+                                                        .max_running = 3,
+                                                        .max_logit_rows = 8,
+                                                        .checkpoints = 4,
+                                                        .draft_slots = 4,
+                                                        .state = {.n_pages = 15, .page_tokens = 4}}));
+      std::vector<Ticket> tickets;
+      std::vector<std::vector<TokenId>> prompts;
+      for (TokenId i = 0; i < 5; i++) {
+        prompts.push_back({1, 2, 3, 4, 5, 6, 7, 8, static_cast<TokenId>(8 + i), 4, 5, 6, 7, 8});
+        tickets.push_back(*engine->Submit({.prompt = prompts.back(),
+                                           .max_tokens = 6 + i,
+                                           .sampling = {.temperature = 0},
+                                           .priority = i % 2,
+                                           .tenant = std::string(20, static_cast<char>('a' + i)),
+                                           .speculation = Speculation::kLookup}));
+      }
+      const auto where = [&] { return "step " + std::to_string(step) + ", allocation " + std::to_string(allocation); };
+      int failed = 0;
+      for (size_t i = 0; i < tickets.size(); i++) {
+        std::vector<TokenId> ids;
+        TokenEvent event;
+        Outbox::Got got;
+        while ((got = tickets[i].outbox->Next(10s, event)) == Outbox::Got::kToken) ids.push_back(event.token);
+        ASSERT_EQ(got, Outbox::Got::kEnd) << where();
+        const Summary& summary = tickets[i].outbox->summary();
+        if (summary.reason == FinishReason::kFailed) {
+          EXPECT_EQ(summary.error->code, Code::kResourceExhausted) << where();
+          EXPECT_EQ(summary.error->what, "no memory for the request");
+          failed++;
+          continue;
+        }
+        EXPECT_EQ(ids, FakeProgram::Expected(prompts[i], 6 + i, kVocab)) << where();
+      }
+      EXPECT_LE(failed, 1) << where();
+      failed_requests += failed;
+      EXPECT_EQ(engine->Stats().pages_held, 0) << where();
+      EXPECT_EQ(engine->Stats().finished, 5u);
+      const auto after = engine->Submit({.prompt = {9, 9, 9}, .max_tokens = 4, .sampling = {.temperature = 0}});
+      std::vector<TokenId> ids;
+      TokenEvent event;
+      while (after->outbox->Next(10s, event) == Outbox::Got::kToken) ids.push_back(event.token);
+      if (after->outbox->summary().reason != FinishReason::kFailed)  // the failure may have come as late as this
+        EXPECT_EQ(ids, FakeProgram::Expected({9, 9, 9}, 4, kVocab)) << where();
+    }
+  }
+  EXPECT_GT(failed_requests, 10);
+}
+
+// The n-th allocation of a scheduler at work, which has to preempt, share, copy and draft.
+class OneFailure {
+ public:
+  explicit OneFailure(int at) : left_(at) {}
+  // False: it failed in here.
+  bool Try(const auto& work) {
+    fail_at = left_;
+    bool done = true;
+    try {
+      work();
+    } catch (const std::bad_alloc&) {
+      done = false;
+    }
+    left_ = std::exchange(fail_at, 0);
+    return done;
+  }
+  bool came() const { return left_ == 0; }
+
+ private:
+  int left_;
+};
+
+TEST_P(NoMemory, ASchedulerStaysWholeWhicheverAllocationFails) {
+  int starved = 0, refused = 0;
+  for (int at = 1;; at++) {
+    OneFailure failure(at);
+    auto pool = std::move(*cache::PagePool::Create(14));
+    Scheduler scheduler({.max_running = 3,
+                         .step_tokens = 16,
+                         .context_tokens = 52,
+                         .page_tokens = 4,
+                         .cache_pages = 14,
+                         .max_logit_rows = 8,
+                         .recurrent = GetParam(),
+                         .checkpoints = 4,
+                         .draft_slots = 4,
+                         .thinking = 7},
+                        &pool);
+    std::map<RequestId, std::vector<TokenId>> ended;
+    int failed = 0;
+    RequestId next = 1;
+    const auto next_token = [](const Sequence& s) {
+      return s.tokens[static_cast<size_t>(s.length()) - 5];  // the text repeats
+    };
+    const auto remove = [&](RequestId id, bool done) {
+      std::unique_ptr<Sequence> gone;
+      ASSERT_TRUE(failure.Try([&] { gone = scheduler.Remove(id); })) << "an end needs no memory: allocation " << at;
+      ASSERT_NE(gone, nullptr);
+      done ? (void)(ended[id] = gone->tokens) : (void)failed++;
+    };
+    for (int turn = 0; next <= 9 || !scheduler.idle(); turn++) {
+      ASSERT_LT(turn, 2000) << "allocation " << at;
+      if (next <= 9 && turn % 2 == 0) {
+        auto sequence = std::make_unique<Sequence>();
+        sequence->id = next;
+        sequence->tokens = {1, 2, 3, 4, 5, 7, 2, 3, static_cast<TokenId>(next % 3 + 9), 5, 6, 2, 3, 4, 5};
+        if (next % 3 == 0) sequence->tokens.erase(sequence->tokens.begin() + 5);  // a thought left out
+        sequence->prompt_tokens = sequence->length();
+        sequence->max_tokens = 4 + static_cast<int64_t>(next) * 3;
+        sequence->priority = next % 4 == 0 ? 1 : 0;
+        sequence->tenant = std::string(20, static_cast<char>('a' + next % 3));
+        if (next % 5 != 0) sequence->cache_root = std::string(30, 'r');
+        sequence->ephemeral_root = next == 2;
+        sequence->looks_up = true;
+        sequence->pin_until_ms = next % 4 == 1 ? 100000 : 0;
+        next++;
+        if (!failure.Try([&] { scheduler.Add(std::move(sequence)); })) {
+          ASSERT_NE(sequence, nullptr) << "who could not be added is still there";
+          refused++, failed++;
+        }
+      }
+      const Plan* plan = nullptr;
+      ASSERT_TRUE(failure.Try([&] { plan = &scheduler.Next(); })) << "allocation " << at;
+      scheduler.TakeCopies();
+      scheduler.TakeStateCopies();
+      if (const std::optional<RequestId> id = scheduler.starved()) {
+        EXPECT_TRUE(plan->chunks.empty());
+        starved++;
+        ASSERT_NO_FATAL_FAILURE(remove(*id, false));
+      } else {
+        const std::vector<Chunk> chunks = plan->chunks;
+        if (turn % 17 == 16 && !chunks.empty()) {
+          scheduler.Abandon();
+        } else if (!chunks.empty()) {
+          ASSERT_TRUE(failure.Try([&] { scheduler.Commit(2.0); }));
+          for (const Chunk& chunk : chunks) {
+            if (!chunk.logits) continue;
+            Sequence& s = *chunk.sequence;
+            const std::vector<TokenId> drafts = s.drafts;
+            std::optional<FinishReason> end;
+            for (size_t accepted = 0;; accepted++) {
+              end = scheduler.Accept(s, next_token(s));
+              if (end || drafts.empty()) break;
+              if (accepted == drafts.size() || s.tokens.back() != drafts[accepted]) {
+                scheduler.EndDrafts(s, static_cast<int64_t>(accepted));
+                break;
+              }
+              scheduler.AcceptDraft(s);
+            }
+            if (end) ASSERT_NO_FATAL_FAILURE(remove(s.id, true));
+          }
+        }
+      }
+      const Status whole = scheduler.CheckIntegrity();
+      ASSERT_TRUE(whole) << whole.error().Message() << ", allocation " << at << ", turn " << turn;
+    }
+    EXPECT_LE(failed, 1) << "allocation " << at;
+    for (const auto& [id, tokens] : ended) {
+      const size_t prompt = id % 3 == 0 ? 14 : 15;
+      ASSERT_EQ(tokens.size(), prompt + 4 + 3 * id);
+      for (size_t i = prompt; i < tokens.size(); i++) ASSERT_EQ(tokens[i], tokens[i - 5]);
+    }
+    if (!failure.came()) {
+      EXPECT_GT(at, 200);
+      break;
+    }
+  }
+  EXPECT_GT(starved, 3);
+  EXPECT_GT(refused, 3);
 }
 
 // The first allocation of one draw fails, in each step that has a draw of that place until one did.

@@ -26,7 +26,7 @@ class Outbox {
   // notify: see Request.
   explicit Outbox(std::function<void()> notify = {}) : notify_(std::move(notify)) {}
 
-  void Push(TokenEvent event);
+  void Push(TokenEvent event);  // where there is no memory (std::bad_alloc) nothing has come
   void Finish(Summary summary);
 
   // Waits at most `timeout` for the next event. kNothing: none came in that time.

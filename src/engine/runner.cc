@@ -1,13 +1,14 @@
 #include "engine/runner.h"
 
 #include <algorithm>
+#include <new>
 
 namespace ridge::engine {
 
 Runner::Runner(backend::Program* program, backend::StateStore* state, int64_t vocab, int64_t max_rows)
     : program_(program), state_(state), vocab_(vocab), logits_(static_cast<size_t>(vocab * max_rows)) {}
 
-void Runner::Flatten(const Plan& plan) {
+void Runner::Prepare(const Plan& plan) {
   tokens_.clear();
   positions_.clear();
   seq_start_.assign(1, 0);
@@ -48,8 +49,7 @@ void Runner::Flatten(const Plan& plan) {
   }
 }
 
-Status Runner::Run(const Plan& plan) {
-  Flatten(plan);
+Status Runner::Run() try {
   const size_t wanted = logit_rows_.size() * static_cast<size_t>(vocab_);
   RIDGE_CHECK(wanted <= logits_.size());
   return program_->Run({.tokens = tokens_,
@@ -60,6 +60,8 @@ Status Runner::Run(const Plan& plan) {
                         .state_slots = slots_,
                         .state_saves = saves_},
                        *state_, std::span<float>(logits_).first(wanted));
+} catch (const std::bad_alloc&) {
+  return Fail(Code::kResourceExhausted, "no memory for the step");
 }
 
 }  // namespace ridge::engine

@@ -18,10 +18,16 @@ namespace ridge::engine {
 
 class Runner {
  public:
-  // program and state are borrowed. Rows of `vocab` floats.
+  // program and state are borrowed. Rows of `vocab` floats. Where there is no memory for a step's tables (std::bad_alloc from Prepare) nothing is
+  // computed.
   Runner(backend::Program* program, backend::StateStore* state, int64_t vocab, int64_t max_rows);
 
-  Status Run(const Plan& plan);  // errors: those of Program::Run
+  void Prepare(const Plan& plan);
+  Status Run();  // what was prepared. Errors: those of Program::Run; kResourceExhausted: it had no memory
+  Status Run(const Plan& plan) {
+    Prepare(plan);
+    return Run();
+  }
   // Work on several rows side by side, between steps; fn must not throw.
   void ForEach(size_t n, const std::function<void(size_t)>& fn) { program_->ForEach(n, fn); }
   std::span<float> logits(int64_t row) {
@@ -29,8 +35,6 @@ class Runner {
   }
 
  private:
-  void Flatten(const Plan& plan);
-
   backend::Program* program_;
   backend::StateStore* state_;
   int64_t vocab_;

@@ -22,7 +22,11 @@ Scheduler::Scheduler(const SchedulerOptions& options, cache::PagePool* pool)
       costs_(std::max(options.max_running, options.max_logit_rows)) {
   RIDGE_CHECK(options.max_running >= 1 && options.step_tokens >= options.max_running && options.context_tokens >= 1 &&
               options.page_tokens >= 1);
-  plan_.chunks.reserve(static_cast<size_t>(options.max_running));
+  const auto most = static_cast<size_t>(options.max_running);
+  plan_.chunks.reserve(most);
+  running_.reserve(most);
+  choices_.reserve(most);
+  asks_.reserve(most);
   if (options.recurrent) cache_.EnableStates(&slots_, options.checkpoints);
   cache_.EnablePins(max_pinned_pages());
 }
@@ -44,10 +48,15 @@ Status Scheduler::CheckFits(int64_t prompt_tokens) const {
       .Remedy("shorten the prompt or give more context with -c");
 }
 
-void Scheduler::Add(std::unique_ptr<Sequence> sequence) {
+void Scheduler::Add(std::unique_ptr<Sequence>&& sequence) {
   sequence->pages.emplace(pool_, options_.page_tokens);
   if (sequence->cache_root) sequence->cursor = cache_.Enter(*sequence->cache_root);
-  waiting_.Push(std::move(sequence));
+  try {
+    waiting_.Push(std::move(sequence));
+  } catch (const std::bad_alloc&) {
+    cache_.Leave(sequence->cursor, sequence->ephemeral_root);
+    throw;
+  }
 }
 
 // Room for `tokens` tokens in all, from the cache if need be.
@@ -143,10 +152,15 @@ bool Scheduler::CopyCached(Sequence& sequence) {
 void Scheduler::Begin(Sequence& sequence, cache::MissReason reason, int64_t token, int64_t gone_ms) {
   if (sequence.miss) return;
   sequence.miss = {.reason = reason, .at_token = token, .gone_ms = gone_ms};
-  if (options_.thinking >= 0) cache_.DropThoughts(sequence.cursor, sequence.tokens, options_.thinking);
+  if (options_.thinking < 0) return;
+  try {
+    cache_.DropThoughts(sequence.cursor, sequence.tokens, options_.thinking);
+  } catch (const std::bad_alloc&) {  // they stay until they are used least recently
+  }
 }
 
 bool Scheduler::Place(Sequence& sequence, int64_t count) {
+  at_ = &sequence;
   if (!MakeRoom(sequence, sequence.computed_tokens + count)) return false;
   if (!sequence.pages->Reserve(sequence.computed_tokens + count)) return false;
   const auto begin = static_cast<size_t>(sequence.computed_tokens);
@@ -177,13 +191,14 @@ void Scheduler::Unplan(const Sequence& sequence) {
 }
 
 void Scheduler::Preempt(size_t index) {
-  std::unique_ptr<Sequence> sequence = std::move(running_[index]);
-  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
-  Unplan(*sequence);
-  Release(*sequence);
-  sequence->preemptions++;
+  Sequence& sequence = *running_[index];
+  at_ = &sequence;
+  Unplan(sequence);
+  Release(sequence);
+  sequence.preemptions++;
   preemptions_++;
-  waiting_.PushFront(std::move(sequence));
+  waiting_.PushFront(std::move(running_[index]));
+  running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(index));
 }
 
 bool Scheduler::PlaceOrPreempt(Sequence& sequence, int64_t count) {
@@ -205,6 +220,7 @@ bool Scheduler::MayAdmit() const {
 bool Scheduler::Admit() {
   if (!MayAdmit() || prompt_room_ <= 0) return false;
   Sequence& sequence = *waiting_.Head();
+  at_ = &sequence;
   ExtendCached(sequence);
   // Room for all of it, not only for the first chunk, or it would be preempted and recomputed at every turn.
   const int64_t needed = cache::PagesForTokens(sequence.length() + 1, options_.page_tokens) -
@@ -213,18 +229,19 @@ bool Scheduler::Admit() {
     Release(sequence);
     return false;
   }
-  sequence.slot = slots_.Take();
   // A decode step should not allocate. Not earlier: thousands may wait.
   const int64_t limit = limit_tokens();
   const int64_t most =
       sequence.max_tokens < 0 ? limit : std::min(limit, sequence.prompt_tokens + std::min(sequence.max_tokens, limit));
   sequence.tokens.reserve(static_cast<size_t>(std::max(most, sequence.length())));
+  sequence.slot = slots_.Take();
   running_.push_back(waiting_.TakeHead());
   PlacePrompt(sequence);
   return true;
 }
 
 void Scheduler::PlacePrompt(Sequence& sequence) {
+  at_ = &sequence;
   if (!CopyCached(sequence)) return;
   int64_t count = std::min(sequence.pending(), prompt_room_);
   if (sequence.scoring()) {
@@ -251,10 +268,15 @@ Chunk* Scheduler::ChunkOf(const Sequence& sequence) {
 }
 
 bool Scheduler::ReserveDrafts(Sequence& sequence, int64_t count) {
-  if (!sequence.pages->Reserve(sequence.length() + count)) return false;
-  TakeDraftSlots(sequence, count);
+  bool there = false;
+  try {
+    there = sequence.pages->Reserve(sequence.length() + count).has_value();
+    if (there) TakeDraftSlots(sequence, count);
+  } catch (const std::bad_alloc&) {
+    there = false;
+  }
   ChunkOf(sequence)->pages = sequence.pages->pages();
-  return true;
+  return there;
 }
 
 void Scheduler::PlaceDrafts(Sequence& sequence) {
@@ -282,13 +304,22 @@ void Scheduler::Speculate() {
     if (!sequence.looks_up || !plan_.chunks[i].logits) continue;
     const int64_t room = DraftRoom(sequence);
     if (room == 0) continue;
-    sequence.draft_match = sequence.lookup.Draft(sequence.tokens, room, sequence.drafts);
+    try {
+      sequence.draft_match = sequence.lookup.Draft(sequence.tokens, room, sequence.drafts);
+    } catch (const std::bad_alloc&) {
+      sequence.draft_match = 0;
+      sequence.drafts.clear();
+    }
     if (sequence.draft_match == 0) continue;
     const double odds = draft_policy_.Odds(sequence.draft_record, sequence.draft_match);
     if (sequence.model_odds > odds + kModelsCost) continue;  // the model will be asked
     choices_[i] = {.odds = odds, .most = static_cast<int64_t>(sequence.drafts.size())};
   }
-  draft_policy_.Choose(choices_, plan_.tokens, draft_room_, costs_);
+  try {
+    draft_policy_.Choose(choices_, plan_.tokens, draft_room_, costs_);
+  } catch (const std::bad_alloc&) {
+    for (DraftChoice& choice : choices_) choice.take = 0;
+  }
   for (size_t i = 0; i < plan_.chunks.size(); i++) {
     Sequence& sequence = *plan_.chunks[i].sequence;
     sequence.drafts.resize(std::min(sequence.drafts.size(), static_cast<size_t>(choices_[i].take)));
@@ -324,10 +355,38 @@ int64_t Scheduler::Prompts() const {
 }
 
 const Plan& Scheduler::Next() {
+  starved_.reset();
+  at_ = nullptr;
+  Clear();
+  try {
+    PlanStep();
+  } catch (const std::bad_alloc&) {
+    // What was placed up to here is placed again by the next plan. Copies that are asked for are still to be made.
+    if (at_ == nullptr) throw;
+    starved_ = at_->id;
+    Abandon();
+  }
+  return plan_;
+}
+
+void Scheduler::Clear() {
   plan_.chunks.clear();
   plan_.tokens = plan_.logit_rows = 0;
+  plan_.shape = {};
   asks_.clear();
   draft_room_ = 0;
+}
+
+void Scheduler::Abandon() {
+  for (const auto& sequence : running_) {
+    sequence->drafts.clear();
+    SettleDrafts(*sequence);
+    sequence->pages->Truncate(sequence->computed_tokens);
+  }
+  Clear();
+}
+
+void Scheduler::PlanStep() {
   score_room_ = std::max(options_.max_logit_rows, options_.max_running) - options_.max_running;
   for (const auto& sequence : running_) Keep(*sequence);
   // Preemption only takes from the end of running_, so an index stays valid while sequences before it are placed.
@@ -350,7 +409,6 @@ const Plan& Scheduler::Next() {
     (chunk.sequence->decoding() ? plan_.shape.decode_tokens : plan_.shape.prompt_tokens) += n;
   }
   if (!prompts) Speculate();
-  return plan_;
 }
 
 void Scheduler::Commit(double step_ms) {
@@ -399,10 +457,19 @@ const Sequence* Scheduler::Find(RequestId id) const {
   for (const auto& sequence : running_) {
     if (sequence->id == id) return sequence.get();
   }
-  for (const Sequence* sequence : waiting_.All()) {
-    if (sequence->id == id) return sequence;
-  }
-  return nullptr;
+  return waiting_.Find(id);
+}
+
+std::optional<RequestId> Scheduler::AnyId() const {
+  if (!running_.empty()) return running_.front()->id;
+  return waiting_.empty() ? std::nullopt : std::optional(waiting_.Head()->id);
+}
+
+std::vector<RequestId> Scheduler::Ids() const {
+  std::vector<RequestId> ids;
+  for (const auto& sequence : running_) ids.push_back(sequence->id);
+  for (const Sequence* sequence : waiting_.All()) ids.push_back(sequence->id);
+  return ids;
 }
 
 Load Scheduler::CurrentLoad(double mean_answer_tokens) const {
@@ -423,13 +490,6 @@ Load Scheduler::CurrentLoad(double mean_answer_tokens) const {
   load.prompt_token_ms = costs_.BusyPromptTokenMs(decoding, std::max<int64_t>(1, Prompts()));
   load.decode_ms = costs_.DecodeMs(static_cast<int64_t>(running_.size())).value_or(0);
   return load;
-}
-
-std::vector<RequestId> Scheduler::Ids() const {
-  std::vector<RequestId> ids;
-  for (const auto& sequence : running_) ids.push_back(sequence->id);
-  for (const Sequence* sequence : waiting_.All()) ids.push_back(sequence->id);
-  return ids;
 }
 
 Status Scheduler::CheckIntegrity() const {

@@ -14,7 +14,8 @@
 // waited for. The last token of a sequence is always computed.
 // A prompt whose log-probabilities are asked for goes in chunks that have logit rows for all their tokens, so memory does not grow with it.
 // Guarantees: of those that wait WaitingQueue says who is next; with one priority and tenant nobody is admitted before an older one. The running sequence that was admitted first always gets on. A plan has at most step_tokens
-// tokens and max_logit_rows logit rows. A running sequence has a state slot of its own. Only the scheduler changes the pool. Engine thread only.
+// tokens and max_logit_rows logit rows. A running sequence has a state slot of its own. Only the scheduler changes the pool. An allocation that fails costs one
+// sequence its place (starved), a draft or a cached page, never the state of the others. Engine thread only.
 #pragma once
 
 #include <cstdint>
@@ -95,7 +96,8 @@ class Scheduler {
   // Longest sequence: the context, or what the pool holds if that is less.
   int64_t limit_tokens() const;
 
-  void Add(std::unique_ptr<Sequence> sequence);
+  // Where there is no memory (std::bad_alloc) nothing has changed, and the caller still has the sequence.
+  void Add(std::unique_ptr<Sequence>&& sequence);
   // The time in ms, which never goes back.
   void Advance(int64_t now_ms) { cache_.Advance(now_ms); }
   // Pages that pins of prefixes may hold in all: what is left beside the longest sequence, and half of the pool at most. So the oldest sequence
@@ -103,6 +105,11 @@ class Scheduler {
   int64_t max_pinned_pages() const;
   // The next step; empty when there is nothing to compute. Valid until the next call of any function here.
   const Plan& Next();
+  // The sequence for which Next had no memory: then the plan is empty, and whoever called ends that sequence and asks again. All others are as they
+  // were.
+  std::optional<RequestId> starved() const { return starved_; }
+  // The step that Next returned was not computed and will not be.
+  void Abandon();
   // Page copies that must be done, in order, before the step that Next returned. Each is handed out once.
   std::vector<cache::PageCopy> TakeCopies() { return std::exchange(copies_, {}); }
   // The same of state slots; after the page copies.
@@ -131,6 +138,7 @@ class Scheduler {
 
   Sequence* Find(RequestId id) { return const_cast<Sequence*>(std::as_const(*this).Find(id)); }
   const Sequence* Find(RequestId id) const;  // null when there is none of this id
+  std::optional<RequestId> AnyId() const;    // none: idle
   size_t waiting() const { return waiting_.size(); }
   size_t running() const { return running_.size(); }
   bool idle() const { return waiting_.empty() && running_.empty(); }
@@ -148,6 +156,8 @@ class Scheduler {
   bool MakeRoom(const Sequence& sequence, int64_t tokens);
   bool MayAdmit() const;
   int64_t Prompts() const;  // that are under way, or wait and have a place
+  void PlanStep();
+  void Clear();
   bool Admit();
   void PlacePrompt(Sequence& sequence);
   void ExtendCached(Sequence& sequence);
@@ -188,6 +198,8 @@ class Scheduler {
   int64_t prompt_room_ = 0;  // prompt tokens that the plan still takes
   int64_t score_room_ = 0;   // logit rows for prompts beside one row for each sequence
   int64_t preemptions_ = 0;
+  Sequence* at_ = nullptr;  // that Next works on
+  std::optional<RequestId> starved_;
 };
 
 }  // namespace ridge::engine

@@ -1,5 +1,6 @@
 // Recurrent models: where a sequence may go on from, who waits for whose checkpoint, and which checkpoints a prompt leaves on its way.
 #include <algorithm>
+#include <new>
 
 #include "engine/scheduler.h"
 
@@ -21,6 +22,7 @@ int64_t Scheduler::state_gap() const { return 2 * options_.page_tokens; }
 
 bool Scheduler::Mark(Sequence& sequence, int64_t token, bool minor) {
   if (FindMark(sequence, token) != nullptr) return true;
+  sequence.marks.reserve(sequence.marks.size() + 1);
   const std::optional<int32_t> slot = cache_.ReserveState();
   if (slot) sequence.marks.push_back({.token = token, .slot = *slot, .minor = minor});
   return slot.has_value();
@@ -60,21 +62,34 @@ bool Scheduler::Resume(Sequence& sequence) {
   if (at.root == nullptr || sequence.scoring()) return sequence.resumed = true;
   cache::PrefixCache::StateMatch match = cache_.FindState(at, sequence.tokens, limit);
   if (WaitsForState(sequence, match.tokens)) return false;
+  // All that this may need, before anything changes.
+  copies_.reserve(copies_.size() + 1);
+  state_copies_.reserve(state_copies_.size() + 1);
+  sequence.marks.reserve(sequence.marks.size() + 2);
   sequence.resumed = true;
   const int64_t whole = match.tokens / page * page;
+  const auto start_over = [&] {
+    sequence.pages->Clear();
+    at.node = at.root;
+    at.pages = 0;
+    match.tokens = 0;
+  };
   cache_.Extend(at, sequence.tokens, whole, *sequence.pages);
-  RIDGE_CHECK(at.pages * page == whole);
-  if (whole < match.tokens) {
+  if (at.pages * page < whole) {  // no memory for its table
+    start_over();
+  } else if (whole < match.tokens) {
     if (MakeRoom(sequence, whole + 1)) {
-      RIDGE_CHECK(sequence.pages->Reserve(whole + 1).has_value());
+      try {
+        RIDGE_CHECK(sequence.pages->Reserve(whole + 1).has_value());
+      } catch (const std::bad_alloc&) {
+        start_over();
+        throw;
+      }
       // Room may have been made by giving up the page itself; its contents are still there. The same holds for the slot.
       if (sequence.pages->pages().back() != match.page)
         copies_.push_back({.from = match.page, .to = sequence.pages->pages().back()});
     } else {
-      sequence.pages->Clear();
-      at.node = at.root;
-      at.pages = 0;
-      match.tokens = 0;
+      start_over();
     }
   }
   if (match.tokens > 0) {
@@ -113,6 +128,7 @@ void Scheduler::TakeDraftSlots(Sequence& sequence, int64_t count) {
   if (!options_.recurrent) return;
   sequence.draft_begin = sequence.computed_tokens;
   std::vector<int32_t>& slots = sequence.draft_slots;
+  slots.reserve(static_cast<size_t>(count));
   while (static_cast<int64_t>(slots.size()) < count) slots.push_back(slots_.Take());
   for (; static_cast<int64_t>(slots.size()) > count; slots.pop_back()) slots_.Give(slots.back());
 }

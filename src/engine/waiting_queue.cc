@@ -1,12 +1,38 @@
 #include "engine/waiting_queue.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace ridge::engine {
 
-void WaitingQueue::Push(std::unique_ptr<Sequence> sequence) {
-  Tenant& tenant = tenants_[sequence->tenant];
+// Perhaps empty, for who fills it at once.
+std::deque<std::unique_ptr<Sequence>>& WaitingQueue::QueueOf(const Sequence& sequence) {
+  const auto of_class = classes_.try_emplace(sequence.priority).first;
+  try {
+    return of_class->second.of_tenant[sequence.tenant];
+  } catch (const std::bad_alloc&) {
+    if (of_class->second.of_tenant.empty()) classes_.erase(of_class);
+    throw;
+  }
+}
+
+void WaitingQueue::Push(std::unique_ptr<Sequence>&& sequence) {
+  const auto place = tenants_.try_emplace(sequence->tenant).first;
+  const Sequence& added = *sequence;
+  try {
+    auto& queue = QueueOf(added);
+    try {
+      queue.push_back(std::move(sequence));
+    } catch (const std::bad_alloc&) {
+      EraseIfEmpty(added.priority, added.tenant);
+      throw;
+    }
+  } catch (const std::bad_alloc&) {
+    if (place->second.sequences == 0) tenants_.erase(place);
+    throw;
+  }
+  Tenant& tenant = place->second;
   if (tenant.sequences == 0) {
     double least = -1;
     for (const auto& [name, other] : tenants_) {
@@ -15,12 +41,18 @@ void WaitingQueue::Push(std::unique_ptr<Sequence> sequence) {
     tenant.tokens = std::max(tenant.tokens, least);
   }
   tenant.sequences++;
-  classes_[sequence->priority].of_tenant[sequence->tenant].push_back(std::move(sequence));
   size_++;
 }
 
-void WaitingQueue::PushFront(std::unique_ptr<Sequence> sequence) {
-  classes_[sequence->priority].of_tenant[sequence->tenant].push_front(std::move(sequence));
+void WaitingQueue::PushFront(std::unique_ptr<Sequence>&& sequence) {
+  const Sequence& added = *sequence;
+  auto& queue = QueueOf(added);
+  try {
+    queue.push_front(std::move(sequence));
+  } catch (const std::bad_alloc&) {
+    EraseIfEmpty(added.priority, added.tenant);
+    throw;
+  }
   size_++;
 }
 
@@ -88,6 +120,17 @@ void WaitingQueue::Charge(const Sequence& sequence, int64_t tokens) {
 void WaitingQueue::Leave(const Sequence& sequence) {
   const auto at = tenants_.find(sequence.tenant);
   if (--at->second.sequences == 0) tenants_.erase(at);
+}
+
+const Sequence* WaitingQueue::Find(RequestId id) const {
+  for (const auto& [priority, c] : classes_) {
+    for (const auto& [tenant, queue] : c.of_tenant) {
+      for (const auto& sequence : queue) {
+        if (sequence->id == id) return sequence.get();
+      }
+    }
+  }
+  return nullptr;
 }
 
 std::vector<const Sequence*> WaitingQueue::All() const {

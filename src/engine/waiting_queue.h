@@ -26,9 +26,10 @@ class WaitingQueue {
  public:
   static constexpr int64_t kMostPassedOver = 16;
 
-  void Push(std::unique_ptr<Sequence> sequence);
-  // One that was preempted: before all others of its priority and tenant.
-  void PushFront(std::unique_ptr<Sequence> sequence);
+  // Where there is no memory (std::bad_alloc) nothing has changed, and the caller still has the sequence.
+  void Push(std::unique_ptr<Sequence>&& sequence);
+  // One that was preempted: before all others of its priority and tenant. The same holds.
+  void PushFront(std::unique_ptr<Sequence>&& sequence);
   Sequence* Head() const;  // null: nobody waits
   std::unique_ptr<Sequence> TakeHead();
   std::unique_ptr<Sequence> Remove(RequestId id);  // null: not here
@@ -40,6 +41,7 @@ class WaitingQueue {
 
   size_t size() const { return size_; }
   bool empty() const { return size_ == 0; }
+  const Sequence* Find(RequestId id) const;  // null: not here
   std::vector<const Sequence*> All() const;
 
  private:
@@ -53,6 +55,7 @@ class WaitingQueue {
   };
   using Classes = std::map<int32_t, Class, std::greater<>>;  // none of them empty
 
+  std::deque<std::unique_ptr<Sequence>>& QueueOf(const Sequence& sequence);
   int32_t HeadPriority() const;
   static std::unique_ptr<Sequence> Take(std::deque<std::unique_ptr<Sequence>>& queue, size_t i);
   void EraseIfEmpty(int32_t priority, const std::string& tenant);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -467,13 +468,19 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
                                       n);
   if (!tickets) return std::unexpected(BlameMessage(std::move(tickets).error(), request));
   std::vector<std::unique_ptr<TextStream>> streams;
-  for (engine::Ticket& ticket : *tickets) {
-    std::unique_ptr<TextStream> stream(new TextStream(engine_.get(), *tokenizer_, request.stop));
-    stream->submitted_ = begin;
-    stream->receipt_.prompt_n = prompt_n;
-    stream->receipt_.tokenize_ms = tokenize_ms;
-    stream->ticket_ = std::move(ticket);
-    streams.push_back(std::move(stream));
+  try {
+    streams.reserve(tickets->size());
+    for (engine::Ticket& ticket : *tickets) {
+      std::unique_ptr<TextStream> stream(new TextStream(engine_.get(), *tokenizer_, request.stop));
+      stream->submitted_ = begin;
+      stream->receipt_.prompt_n = prompt_n;
+      stream->receipt_.tokenize_ms = tokenize_ms;
+      stream->ticket_ = std::move(ticket);
+      streams.push_back(std::move(stream));
+    }
+  } catch (const std::bad_alloc&) {  // they were accepted, but nobody would read them
+    for (const engine::Ticket& ticket : *tickets) engine_->Cancel(ticket.id);
+    throw;
   }
   streams.front()->message_ends_ = std::move(prompt.message_ends);
   streams.front()->bos_added_ = prompt.bos_added;
