@@ -254,6 +254,7 @@ TEST_P(MatMulTest, ExtremesAgree) {
       x[5] = 0;
       for (size_t i = 512; i < 1024; i++) x[i] = 1e-40f;                      // subnormal
       for (size_t i = 1024; i < 1536; i++) x[i] = i % 2 == 0 ? 1.0f : -1.0f;  // all at +-127
+      for (size_t i = 1536; i < 2048; i++) x[i] = i < 1792 ? 1.0f : -1.0f;    // the largest sums that there are
       for (size_t i = 2048; i < static_cast<size_t>(tokens) * 512; i++) x.push_back(x[i - 2048]);
       const Activations scalar(kScalarKernels, ActOf(m.kind), x, 512), fast(*kernels, ActOf(m.kind), x, 512);
       EXPECT_EQ(scalar.q, fast.q);

@@ -26,6 +26,10 @@ static inline I SFold(S s) { return s; }
 static inline I SScaleLow(I pairs) { return _mm256_srai_epi32(_mm256_slli_epi32(pairs, 16), 16); }
 static inline I SScaleHigh(I pairs) { return _mm256_srai_epi32(pairs, 16); }
 static inline I SFoldScaled(I acc, S s, I scale) { return _mm256_add_epi32(acc, _mm256_mullo_epi32(s, scale)); }
+#define RIDGE_SHORT_FOLD
+static inline I SShortLow(I pairs) { return _mm256_and_si256(pairs, _mm256_set1_epi32(0xffff)); }
+static inline I SShortHigh(I pairs) { return _mm256_srli_epi32(pairs, 16); }
+static inline I SFoldShort(I acc, S s, I scale) { return RIDGE_DPWSSD(acc, s, scale); }
 static inline I ILoadPairs(const int8_t* p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i*)p)); }
 static inline I IDotPairs(I acc, I pairs, I x) { return RIDGE_DPWSSD(acc, pairs, x); }
 

@@ -105,6 +105,33 @@ static inline void ForSums(const typename K::Block* const* b, int j, const Token
   if constexpr (kCount > kChunk) ForSums<K, kV, kM, kFirst + kChunk, kCount - kChunk>(b, j, x, k, fn);
 }
 
+// ---------------------------------------------------------------- integer scales
+
+#if defined(RIDGE_SHORT_FOLD)
+constexpr bool kShortFold = true;
+#else
+constexpr bool kShortFold = false;
+static inline I SShortLow(I pairs) { return SScaleLow(pairs); }
+static inline I SShortHigh(I pairs) { return SScaleHigh(pairs); }
+static inline I SFoldShort(I acc, S s, I scale) { return SFoldScaled(acc, s, scale); }
+#endif
+
+// Whether the products of `columns` quants of at most `reach` with a token's always add up to 16 bits, on a target that gains by it.
+static inline constexpr bool IsShort(int reach, int columns) { return kShortFold && reach * 127 * columns <= 32767; }
+
+template <bool kShort>
+static inline I ScaleLow(I pairs) {
+  return kShort ? SShortLow(pairs) : SScaleLow(pairs);
+}
+template <bool kShort>
+static inline I ScaleHigh(I pairs) {
+  return kShort ? SShortHigh(pairs) : SScaleHigh(pairs);
+}
+template <bool kShort>
+static inline I FoldScaled(I acc, S s, I scale) {
+  return kShort ? SFoldShort(acc, s, scale) : SFoldScaled(acc, s, scale);
+}
+
 // ---------------------------------------------------------------- blocks of 32 columns
 
 template <class K, int kV, int kM, int kFirst, int kCount>
@@ -199,8 +226,9 @@ template <class K, int kV, int kM, int kFirst, int kCount>
 static inline void AddScaled(const typename K::Block* const* b, int j, const Tokens<kM>& x, int64_t k, const I* sc,
                              I (*weighted)[kM]) {
   ForSums<K, kV, kM, kFirst, kCount>(b, j, x, k, [&](int v, int m, S s) {
-    weighted[v][m] =
-        K::kScale == ScaleOf::kBlock256 ? IAdd(weighted[v][m], SFold(s)) : SFoldScaled(weighted[v][m], s, sc[v]);
+    weighted[v][m] = K::kScale == ScaleOf::kBlock256
+                         ? IAdd(weighted[v][m], SFold(s))
+                         : FoldScaled<IsShort(K::kMax, 4 * kCount)>(weighted[v][m], s, sc[v]);
   });
 }
 
@@ -211,15 +239,17 @@ static inline void AddSubBlock(const typename K::Block* const* b, int j, const T
   if constexpr (K::kScale == ScaleOf::kInt16) {
     I pair[kV];
     for (int v = 0; v < kV; v++) pair[v] = ILoadPairs(b[PanelOf(v)]->sc[j][LaneOf(v)]);
-    for (int v = 0; v < kV; v++) sc[v] = SScaleLow(pair[v]);
+    constexpr bool kShort = IsShort(K::kMax, 16);
+    for (int v = 0; v < kV; v++) sc[v] = ScaleLow<kShort>(pair[v]);
     AddScaled<K, kV, kM, 0, 4>(b, j, x, k, sc, weighted);
-    for (int v = 0; v < kV; v++) sc[v] = SScaleHigh(pair[v]);
+    for (int v = 0; v < kV; v++) sc[v] = ScaleHigh<kShort>(pair[v]);
     AddScaled<K, kV, kM, 4, 4>(b, j, x, k, sc, weighted);
   } else {
     if constexpr (K::kScale == ScaleOf::kInt32) {
+      constexpr bool kShort = IsShort(K::kMax, 32);
       for (int v = 0; v < kV; v++) {
         const I pair = ILoadPairs(b[PanelOf(v)]->sc[j / 2][LaneOf(v)]);
-        sc[v] = j % 2 == 0 ? SScaleLow(pair) : SScaleHigh(pair);
+        sc[v] = j % 2 == 0 ? ScaleLow<kShort>(pair) : ScaleHigh<kShort>(pair);
       }
     }
     AddScaled<K, kV, kM, 0, 8>(b, j, x, k, sc, weighted);

@@ -1,7 +1,7 @@
 // Panel matmul of many tokens: 256 columns of a tile's rows and their scales are unpacked once and used for up to 64 tokens, kM at a time;
 // the sums of those tokens wait in the first cache meanwhile. The sums of quants with an offset begin with what takes it off.
 //
-//   MatMulMany<PanelKind::kQ4_K, 4>(args);
+//   MatMulMany<PanelKind::kQ4_K, /*kNarrow=*/false>(args);
 //
 // Numerics: those of matmul-inl.h. Integer sums are exact in any order, the multiply-adds of an output element come in increasing k.
 #pragma once
@@ -14,28 +14,45 @@ constexpr int kManyTokens = 64;  // share what is unpacked
 constexpr int64_t kManyNarrow =
     9;  // tokens from which unpacking once pays for all kinds where unpacking takes ports from multiplies
 constexpr int kUnpackColumns = 256;  // at a time
+constexpr int kStreams = 4;          // panels that one token reads side by side where ports are narrow
 
 template <class K>
 static inline constexpr bool Blocks256() {
   return K::kScale != ScaleOf::kBlock32 && K::kScale != ScaleOf::kBlock16;
 }
-// Sums with a scale of their own in 32 columns.
+// Scales in 32 columns.
 template <class K>
-static inline constexpr int PartsOf() {
+static inline constexpr int ScalesOf() {
   return K::kScale == ScaleOf::kInt16 || K::kScale == ScaleOf::kBlock16 ? 2 : 1;
 }
-// Whether a sum can begin with the offset's share: where it is one int32 a lane.
-template <class K>
-static inline constexpr bool Starts() {
-  return OffsetOf<K>() != 0 && ShortGroups(255) >= 8;
-}
 
-// A chunk of a tile's rows: 32 j + 4 g .. + 3 is w[8 j + g], scales and minima are [part] and [j].
+// How the sums of a kind are made. Where integer scales are folded in, one instruction does it if the sums fit 16 bits, else three (kShortFold).
+// Kinds with an offset begin their sums with it, so that they lie around zero; where ports are narrow it pays to let those of Q4_K begin so
+// too and to add that back once in a block, and to fold half the columns at a time.
+template <class K, bool kNarrow>
+struct SumsOf {
+  static constexpr bool kScaled = Blocks256<K>() && K::kScale != ScaleOf::kBlock256;
+  static constexpr int kColumnsOfScale = 32 / ScalesOf<K>();
+  static constexpr int Reach(int centre) { return K::kMax - centre > centre ? K::kMax - centre : centre; }
+  static constexpr int kHalfWay = (K::kMax + 1) / 2;
+  static constexpr bool kCentred =
+      kNarrow && kScaled && K::kMin && !IsShort(K::kMax, kColumnsOfScale) && IsShort(Reach(kHalfWay), kColumnsOfScale);
+  static constexpr int kCentre = kCentred ? kHalfWay : OffsetOf<K>();  // what a quant's byte is less
+  // Whether a sum can begin with the centre's share: where it is one int32 a lane.
+  static constexpr bool kStarts = kCentre != 0 && ShortGroups(255) >= 8;
+  static constexpr bool kHalved = kNarrow && kScaled && ScalesOf<K>() == 1 && kStarts && !IsShort(Reach(kCentre), 32) &&
+                                  IsShort(Reach(kCentre), 16);
+  static constexpr int kParts = kHalved ? 2 : ScalesOf<K>();  // of 32 columns, each with a sum
+  static constexpr bool kShort = kScaled && IsShort(kStarts ? Reach(kCentre) : K::kMax, 32 / kParts);
+};
+
+// A chunk of a tile's rows: 32 j + 4 g .. + 3 is w[8 j + g], scales and minima are by scale and [j].
 template <class K>
 struct Unpacked {
   B w[kUnpackColumns / 4][kColumns];
   I scale[16][kColumns],
-      weights[8][kColumns];  // of blocks of 256: integers, and pairs that sums of quants are multiplied with
+      weights[8][kColumns],  // of blocks of 256: integers, and pairs that sums of quants are multiplied with
+      centre[4][kColumns];   // pairs of scales times what the quants are less (kCentred)
   F d[16][kColumns], low[8][kColumns];
 };
 
@@ -48,7 +65,7 @@ static inline void UnpackGroups(const typename K::Block* const* b, int block, in
 }
 
 // blocks: of 32 columns, up to 8.
-template <class K>
+template <class K, bool kNarrow>
 static inline void Unpack(const typename K::Block* const* b, int blocks, Unpacked<K>& u) {
   for (int j = 0; j < blocks; j++) UnpackGroups<K, 0>(b, Blocks256<K>() ? 0 : j, j, u.w + 8 * j);
   for (int v = 0; v < kColumns; v++) {
@@ -62,31 +79,34 @@ static inline void Unpack(const typename K::Block* const* b, int blocks, Unpacke
         if constexpr (K::kMin) u.low[j][v] = FHalf(at[j].m + h);
       }
     } else {
-      constexpr int kPairs = 4 * PartsOf<K>();
+      using Sums = SumsOf<K, kNarrow>;
+      constexpr int kPairs = 4 * ScalesOf<K>();
       u.d[0][v] = K::Scale(at->d + h);
       if constexpr (K::kFactor != 1) u.d[0][v] = FMul(u.d[0][v], FSet(K::kFactor));
       if constexpr (K::kMin) u.low[0][v] = FSub(FSet(0), FHalf(at->dm + h));
       for (int i = 0; i < kPairs; i++) {
         if constexpr (K::kScale != ScaleOf::kBlock256) {
           const I pair = ILoadPairs(at->sc[i][h]);
-          u.scale[2 * i][v] = SScaleLow(pair);
-          u.scale[2 * i + 1][v] = SScaleHigh(pair);
+          u.scale[2 * i][v] = ScaleLow<Sums::kShort>(pair);
+          u.scale[2 * i + 1][v] = ScaleHigh<Sums::kShort>(pair);
+          if constexpr (Sums::kCentred)
+            u.centre[i][v] = IMul(pair, ISet(Sums::kCentre));  // scales of such kinds are positive
         }
-        if constexpr (K::kMin || !Starts<K>()) u.weights[i][v] = SumWeights<K>(*at, i, h);
+        if constexpr (K::kMin || !Sums::kStarts) u.weights[i][v] = SumWeights<K>(*at, i, h);
       }
     }
   }
 }
 
-// What the sums of a token begin with, or have added: the sum of the part's quants times the offset.
-template <class K>
+// What the sums of a token begin with, or have added: the sum of the part's quants times the centre.
+template <class K, bool kNarrow>
 static inline void FillStarts(const MatMulArgs& a, int64_t row, int64_t chunk, int blocks, int32_t* start) {
-  constexpr int32_t kTimes = -OffsetOf<K>();
+  constexpr int32_t kTimes = -SumsOf<K, kNarrow>::kCentre;
   const int32_t* sums = a.x.sums + row * ActSums(Blocks256<K>() ? ActKind::kQ8x256 : ActKind::kQ8x32, a.x.k);
   if constexpr (Blocks256<K>()) {
     const int16_t* of16 = (const int16_t*)sums + 16 * chunk;
     const int16_t* of32 = (const int16_t*)sums + a.x.k / 16 + 8 * chunk;
-    if constexpr (PartsOf<K>() == 2) {
+    if constexpr (SumsOf<K, kNarrow>::kParts == 2) {
       for (int i = 0; i < 16; i++) start[i] = kTimes * of16[i];
     } else {
       for (int i = 0; i < 8; i++) start[i] = kTimes * of32[i];
@@ -128,14 +148,14 @@ static inline void DotUnpacked(const B (*w)[kColumns], const Tokens<kM>& x, int6
 }
 
 // fn(v, m, sum) with the sums of groups kFirst .. kFirst + kCount, in as many pieces as they need; `part` is where they begin in `start`.
-template <class K, int kM, int kFirst, int kCount, class Fn>
+template <class K, bool kNarrow, int kM, int kFirst, int kCount, class Fn>
 static inline void ForUnpacked(const B (*w)[kColumns], const Tokens<kM>& x, int64_t k, const int32_t (*start)[16],
                                int part, Fn fn) {
   constexpr int kAtOnce = Chunk<K>(kCount);
   S s[kColumns][kM];
   for (int m = 0; m < kM; m++) {
     for (int v = 0; v < kColumns; v++) {
-      if constexpr (Starts<K>())
+      if constexpr (SumsOf<K, kNarrow>::kStarts)
         s[v][m] = ISet(start[m][part]);
       else
         s[v][m] = SZero();
@@ -145,15 +165,16 @@ static inline void ForUnpacked(const B (*w)[kColumns], const Tokens<kM>& x, int6
   for (int v = 0; v < kColumns; v++) {
     for (int m = 0; m < kM; m++) fn(v, m, s[v][m]);
   }
-  if constexpr (kCount > kAtOnce) ForUnpacked<K, kM, kFirst + kAtOnce, kCount - kAtOnce>(w, x, k, start, part, fn);
+  if constexpr (kCount > kAtOnce)
+    ForUnpacked<K, kNarrow, kM, kFirst + kAtOnce, kCount - kAtOnce>(w, x, k, start, part, fn);
 }
 
 // Part kPart of block j of 32 columns, which has a half-precision scale.
-template <class K, int kM, int kPart>
+template <class K, bool kNarrow, int kM, int kPart>
 static inline void AddPart(const Unpacked<K>& u, const Tokens<kM>& x, int64_t block, int j, const int32_t (*start)[16],
                            F (*acc)[kM]) {
-  constexpr int kGroups = 8 / PartsOf<K>();
-  const int part = PartsOf<K>() * j + kPart;
+  constexpr int kGroups = 8 / ScalesOf<K>();
+  const int part = ScalesOf<K>() * j + kPart;
   I t[kColumns][kM];
   constexpr bool kOne = Chunk<K>(kGroups) == kGroups;
   if constexpr (!kOne) {
@@ -161,26 +182,26 @@ static inline void AddPart(const Unpacked<K>& u, const Tokens<kM>& x, int64_t bl
       for (int m = 0; m < kM; m++) t[v][m] = ISet(0);
     }
   }
-  ForUnpacked<K, kM, kGroups * kPart, kGroups>(u.w + 8 * j, x, 32 * block, start, part, [&](int v, int m, S s) {
-    t[v][m] = kOne ? SFold(s) : IAdd(t[v][m], SFold(s));
-  });
+  ForUnpacked<K, kNarrow, kM, kGroups * kPart, kGroups>(
+      u.w + 8 * j, x, 32 * block, start, part,
+      [&](int v, int m, S s) { t[v][m] = kOne ? SFold(s) : IAdd(t[v][m], SFold(s)); });
   for (int m = 0; m < kM; m++) {
     const F xd = FSet(x.d[m][block]);
     for (int v = 0; v < kColumns; v++) {
-      if constexpr (OffsetOf<K>() != 0 && !Starts<K>()) t[v][m] = IAdd(t[v][m], ISet(start[m][part]));
+      if constexpr (OffsetOf<K>() != 0 && !SumsOf<K, kNarrow>::kStarts) t[v][m] = IAdd(t[v][m], ISet(start[m][part]));
       acc[v][m] = Fma(FMul(u.d[part][v], xd), FFromI(t[v][m]), acc[v][m]);
     }
   }
 }
 
-template <class K, int kM>
+template <class K, bool kNarrow, int kM>
 static inline void Chunk32(const Unpacked<K>& u, const Tokens<kM>& x, int64_t chunk, int blocks, int64_t n_blocks,
                            const int32_t (*start)[16], NextChunk<K>& next, F (*acc)[kM]) {
   for (int j = 0; j < blocks; j++) {
     next.Step();
     const int64_t block = 8 * chunk + j;
-    AddPart<K, kM, 0>(u, x, block, j, start, acc);
-    if constexpr (PartsOf<K>() == 2) AddPart<K, kM, 1>(u, x, block, j, start, acc);
+    AddPart<K, kNarrow, kM, 0>(u, x, block, j, start, acc);
+    if constexpr (ScalesOf<K>() == 2) AddPart<K, kNarrow, kM, 1>(u, x, block, j, start, acc);
     if constexpr (K::kMin) {
       for (int m = 0; m < kM; m++) {
         const F weighted = FSet(x.d[m][n_blocks + block]);
@@ -191,43 +212,49 @@ static inline void Chunk32(const Unpacked<K>& u, const Tokens<kM>& x, int64_t ch
 }
 
 // Part kPart of sub-block j, times its integer scale.
-template <class K, int kM, int kPart>
+template <class K, bool kNarrow, int kM, int kPart>
 static inline void AddScaledPart(const Unpacked<K>& u, const Tokens<kM>& x, int64_t k, int j,
                                  const int32_t (*start)[16], I (*weighted)[kM]) {
-  constexpr int kGroups = 8 / PartsOf<K>();
-  const int part = PartsOf<K>() * j + kPart;
+  using Sums = SumsOf<K, kNarrow>;
+  constexpr int kGroups = 8 / Sums::kParts;
+  const int part = Sums::kParts * j + kPart;
   I scale[kColumns];
-  for (int v = 0; v < kColumns; v++) scale[v] = u.scale[part][v];
-  ForUnpacked<K, kM, kGroups * kPart, kGroups>(u.w + 8 * j, x, k, start, part, [&](int v, int m, S s) {
-    weighted[v][m] =
-        K::kScale == ScaleOf::kBlock256 ? IAdd(weighted[v][m], SFold(s)) : SFoldScaled(weighted[v][m], s, scale[v]);
+  for (int v = 0; v < kColumns; v++) scale[v] = u.scale[Sums::kHalved ? j : part][v];
+  ForUnpacked<K, kNarrow, kM, kGroups * kPart, kGroups>(u.w + 8 * j, x, k, start, part, [&](int v, int m, S s) {
+    weighted[v][m] = K::kScale == ScaleOf::kBlock256 ? IAdd(weighted[v][m], SFold(s))
+                                                     : FoldScaled<Sums::kShort>(weighted[v][m], s, scale[v]);
   });
 }
 
-template <class K, int kM>
+template <class K, bool kNarrow, int kM>
 static inline void Chunk256(const Unpacked<K>& u, const Tokens<kM>& x, int64_t chunk, int64_t n_blocks,
                             const int32_t (*start)[16], NextChunk<K>& next, F (*acc)[kM]) {
+  using Sums = SumsOf<K, kNarrow>;
   I weighted[kColumns][kM];
   for (int v = 0; v < kColumns; v++) {
     for (int m = 0; m < kM; m++) weighted[v][m] = ISet(0);
   }
   for (int j = 0; j < 8; j++) {
     next.Step();
-    AddScaledPart<K, kM, 0>(u, x, kUnpackColumns * chunk + 32 * j, j, start, weighted);
-    if constexpr (PartsOf<K>() == 2) AddScaledPart<K, kM, 1>(u, x, kUnpackColumns * chunk + 32 * j, j, start, weighted);
+    AddScaledPart<K, kNarrow, kM, 0>(u, x, kUnpackColumns * chunk + 32 * j, j, start, weighted);
+    if constexpr (Sums::kParts == 2)
+      AddScaledPart<K, kNarrow, kM, 1>(u, x, kUnpackColumns * chunk + 32 * j, j, start, weighted);
   }
-  constexpr bool kSums = K::kMin || (OffsetOf<K>() != 0 && !Starts<K>());
+  constexpr bool kSums = K::kMin || (OffsetOf<K>() != 0 && !Sums::kStarts);
   I sums[kColumns][kM];
   if constexpr (kSums) {
-    constexpr int kPairs = 4 * PartsOf<K>();
-    const int64_t first = PartsOf<K>() == 2 ? 8 * chunk : 8 * n_blocks + 4 * chunk;  // of the token's pairs of sums
+    constexpr int kPairs = 4 * ScalesOf<K>();
+    const int64_t first = ScalesOf<K>() == 2 ? 8 * chunk : 8 * n_blocks + 4 * chunk;  // of the token's pairs of sums
     for (int v = 0; v < kColumns; v++) {
       for (int m = 0; m < kM; m++) sums[v][m] = ISet(0);
     }
     for (int i = 0; i < kPairs; i++) {
       for (int m = 0; m < kM; m++) {
         const I pair = ISet(x.sums[m][first + i]);
-        for (int v = 0; v < kColumns; v++) sums[v][m] = IDotPairs(sums[v][m], u.weights[i][v], pair);
+        for (int v = 0; v < kColumns; v++) {
+          sums[v][m] = IDotPairs(sums[v][m], u.weights[i][v], pair);
+          if constexpr (Sums::kCentred) weighted[v][m] = IDotPairs(weighted[v][m], u.centre[i][v], pair);
+        }
       }
     }
   }
@@ -246,9 +273,11 @@ static inline void Chunk256(const Unpacked<K>& u, const Tokens<kM>& x, int64_t c
   }
 }
 
-template <PanelKind kind, int kM>
+// kNarrow: for MatMulArgs::narrow_ports.
+template <PanelKind kind, bool kNarrow>
 static void MatMulMany(const MatMulArgs& a) {
   using K = Kind<kind>;
+  constexpr int kM = kNarrow ? 8 : 4;
   constexpr int kPanels = kPanelsOf<kColumns>;
   constexpr int kBlocks = Blocks256<K>() ? 1 : 8;  // of the file's, in a chunk
   const int64_t n_blocks = a.x.k / (kUnpackColumns / kBlocks), chunks = (n_blocks + kBlocks - 1) / kBlocks;
@@ -272,7 +301,7 @@ static void MatMulMany(const MatMulArgs& a) {
       for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const int64_t left = n_blocks - chunk * kBlocks;
         const int blocks = Blocks256<K>() || left > 8 ? 8 : (int)left;
-        Unpack<K>(b, blocks, u);
+        Unpack<K, kNarrow>(b, blocks, u);
         const bool last = chunk + 1 == chunks;
         NextChunk<K> next;
         for (int p = 0; p < kPanels; p++) {
@@ -281,10 +310,11 @@ static void MatMulMany(const MatMulArgs& a) {
         }
         next.lines = (int64_t)(kBlocks * sizeof(typename K::Block) + 63) / 64;
         next.per_step = (next.lines + 8 * tiles - 1) / (8 * tiles);
-        if constexpr (OffsetOf<K>() != 0 && (Starts<K>() || !Blocks256<K>())) {
+        using Sums = SumsOf<K, kNarrow>;
+        if constexpr (Sums::kCentre != 0 && (Sums::kStarts || !Blocks256<K>())) {
           for (int64_t i = 0; i < kM * tiles; i++) {
             const int64_t t = begin + i < end ? begin + i : end - 1;
-            FillStarts<K>(a, RowOf(a, t), chunk, blocks, start[i]);
+            FillStarts<K, kNarrow>(a, RowOf(a, t), chunk, blocks, start[i]);
           }
         }
         for (int64_t i = 0; i < tiles; i++) {
@@ -297,9 +327,9 @@ static void MatMulMany(const MatMulArgs& a) {
           }
           const Tokens<kM> x = TokensAt<kM>(a, t, ActOf(kind));
           if constexpr (Blocks256<K>())
-            Chunk256<K, kM>(u, x, chunk, n_blocks, start + kM * i, next, acc[i]);
+            Chunk256<K, kNarrow, kM>(u, x, chunk, n_blocks, start + kM * i, next, acc[i]);
           else
-            Chunk32<K, kM>(u, x, chunk, blocks, n_blocks, start + kM * i, next, acc[i]);
+            Chunk32<K, kNarrow, kM>(u, x, chunk, blocks, n_blocks, start + kM * i, next, acc[i]);
         }
       }
       for (int64_t i = 0; i < tiles; i++) {
@@ -314,21 +344,28 @@ static void MatMulMany(const MatMulArgs& a) {
   }
 }
 
-// One token: one panel after the other, a single stream from memory. Up to 32 tokens: the largest tile, which reads a panel once for all.
+// One token: one panel after the other, a single stream from memory; with narrow ports four panels side by side, since there a core has only as
+// many reads under way as its prefetchers follow streams. Up to 32 tokens: the largest tile, which reads a panel once for all.
 // More: the panels come out of the cache, and the small tile needs fewer registers. What costs much to unpack is unpacked once.
 template <PanelKind kind>
 static void MatMul(const MatMulArgs& a) {
   using K = Kind<kind>;
   const int64_t tokens = a.token_end - a.token_begin;
   if (tokens == 1) {
-    for (int64_t p = a.panel_begin; p < a.panel_end; p++) Tile<kind, kOnePanel, 1>(a, p, a.token_begin);
+    int64_t p = a.panel_begin;
+    if constexpr (kMaxTokens >= 8) {
+      if (a.narrow_ports) {
+        for (; p + kStreams <= a.panel_end; p += kStreams) Tile<kind, kStreams * kOnePanel, 1>(a, p, a.token_begin);
+      }
+    }
+    for (; p < a.panel_end; p++) Tile<kind, kOnePanel, 1>(a, p, a.token_begin);
     return;
   }
   if constexpr (kMaxTokens >= 8) {
-    if (a.narrow_ports && tokens >= kManyNarrow) return MatMulMany<kind, 8>(a);
+    if (a.narrow_ports && tokens >= kManyNarrow) return MatMulMany<kind, true>(a);
   }
   if constexpr (K::kMany != INT64_MAX) {
-    if (tokens >= K::kMany) return MatMulMany<kind, 4>(a);
+    if (tokens >= K::kMany) return MatMulMany<kind, false>(a);
   }
   [[maybe_unused]] const bool large = tokens <= 32;
   for (int64_t p = a.panel_begin; p < a.panel_end; p += kPanelsOf<kColumns>) {

@@ -99,6 +99,10 @@ static inline I SFold(S s) { return s; }
 static inline I SScaleLow(I pairs) { return _mm512_srai_epi32(_mm512_slli_epi32(pairs, 16), 16); }
 static inline I SScaleHigh(I pairs) { return _mm512_srai_epi32(pairs, 16); }
 static inline I SFoldScaled(I acc, S s, I scale) { return _mm512_add_epi32(acc, _mm512_mullo_epi32(s, scale)); }
+#define RIDGE_SHORT_FOLD
+static inline I SShortLow(I pairs) { return _mm512_and_si512(pairs, _mm512_set1_epi32(0xffff)); }
+static inline I SShortHigh(I pairs) { return _mm512_srli_epi32(pairs, 16); }
+static inline I SFoldShort(I acc, S s, I scale) { return _mm512_dpwssd_epi32(acc, s, scale); }
 static inline I ILoadPairs(const int8_t* p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)p)); }
 static inline I IDotPairs(I acc, I pairs, I x) { return _mm512_dpwssd_epi32(acc, pairs, x); }
 static inline void Prefetch(const void* p) { _mm_prefetch((const char*)p, _MM_HINT_T0); }

@@ -212,7 +212,8 @@ static inline I XQuad(const int8_t* x) {
 }
 
 // S: sums of products of bytes, as short as the target likes. It holds ShortGroups(max) groups of quants up to `max`; SFold makes
-// int32 of it, SFoldScaled adds it times an integer scale, which SScaleLow or SScaleHigh takes out of a pair.
+// int32 of it, SFoldScaled adds it times an integer scale, which SScaleLow or SScaleHigh takes out of a pair. Targets with RIDGE_SHORT_FOLD do
+// the same in one instruction for sums that fit 16 bits: SFoldShort, SShortLow, SShortHigh.
 using S = I;
 static inline constexpr int ShortGroups(int) { return 8; }
 static inline S SZero() { return ISet(0); }
