@@ -38,6 +38,7 @@ def main():
     parser.add_argument("--ridge", default="build/release/bin/ridge")
     parser.add_argument("--contexts", default="128,1024,4096")
     parser.add_argument("--threads", default="")
+    parser.add_argument("--device", default="this", help="what ridge roofline --json wrote here, where it was not kept because the machine was not quiet")
     parser.add_argument("-n", type=int, default=16)
     parser.add_argument("-r", type=int, default=5)
     parser.add_argument("files", nargs="+")
@@ -50,9 +51,9 @@ def main():
         for row in rows:
             measured[row["model_filename"]] = row["median_ts"]
         for path in o.files:
-            plan = document([o.ridge, "plan", "-m", path, "--context", str(context), *threads, "--json"])
+            plan = document([o.ridge, "plan", "-m", path, "--context", str(context), "--device", o.device, *threads, "--json"])
             if plan["file"]["decode_ts"] is None:
-                sys.exit(f"no prediction: {plan['device']['roofline_reason']}")
+                sys.exit(f"no prediction: {plan['device']['roofline_reason'] or plan['file']['speed_reason']}")
             predicted = plan["file"]["decode_ts"]["expected"]
             ratio = predicted / measured[path]
             cases += 1

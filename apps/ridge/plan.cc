@@ -140,7 +140,8 @@ Result<Exact> PlanFile(const Options& o, const Device& d, backend::KvType kv) {
                                    .kv_bytes_per_value = value}),
                1 / context);
   }
-  exact.speed = lab::SpeedOf(decode, prompt, static_cast<double>(runtime->model().config().layers), *d.roofline,
+  exact.speed = lab::SpeedOf(decode, lab::DecodeAttention(graph, context, std::string(backend::Name(kv))), prompt,
+                             static_cast<double>(runtime->model().config().layers), *d.roofline,
                              {.threads = d.threads, .isa = d.roofline->isa});
   return exact;
 }
@@ -163,8 +164,11 @@ Status Plan(const Options& o, Output& out) {
   const std::string kv_name = o.k_type.empty() ? std::string(task->kv_type) : o.k_type;
   RIDGE_ASSIGN_OR_RETURN(const backend::KvType kv, KvTypeOf("-ctk", kv_name));
   RIDGE_ASSIGN_OR_RETURN(const Device d, FindDevice(o));
-  const lab::Use use{
-      .context = o.context, .concurrency = o.concurrency, .chunk = o.chunk, .kv_value_bytes = backend::ValueBytes(kv)};
+  const lab::Use use{.context = o.context,
+                     .concurrency = o.concurrency,
+                     .chunk = o.chunk,
+                     .kv_value_bytes = backend::ValueBytes(kv),
+                     .kv_type = std::string(backend::Name(kv))};
   const std::string_view scenario = lab::ScenarioOf(task->task, o.concurrency, d.budget.usable());
   std::optional<Exact> exact;
   std::vector<lab::Candidate> candidates;
@@ -193,7 +197,8 @@ Status Plan(const Options& o, Output& out) {
               {"total_bytes", m.peak_bytes},
               {"fits", exact->fits},
               {"decode_ts", EstimateJson(exact->speed.decode)},
-              {"prefill_ts", EstimateJson(exact->speed.prefill)}};
+              {"prefill_ts", EstimateJson(exact->speed.prefill)},
+              {"speed_reason", exact->speed.reason.empty() ? Json(nullptr) : Json(exact->speed.reason)}};
     }
     return out.Document({{"device",
                           {{"cpu", d.cpu},
@@ -231,6 +236,7 @@ Status Plan(const Options& o, Output& out) {
         o.model, static_cast<double>(m.weights_bytes) / 1e9, static_cast<double>(m.kv_bytes) / 1e9, o.concurrency,
         o.context, static_cast<double>(m.peak_bytes) / 1e9, exact->fits ? "fits" : "does NOT fit",
         Rate(exact->speed.decode), o.context, Rate(exact->speed.prefill));
+    if (d.roofline && !exact->speed.reason.empty()) text += "no speed of decoding: " + exact->speed.reason + "\n";
   } else {
     TextTable table({{"model"},
                      {"format"},

@@ -131,6 +131,13 @@ std::string RooflineText(const Roofline& r) {
   }
   out += read.Text() + fmt::format("\nPeaks, {} threads:\n", r.threads) + peaks.Text();
   out += fmt::format("\nDecode kernels, {}, {} threads, one token:\n", r.isa, r.threads) + formats.Text() + "\n";
+  if (r.attention.empty()) return out;
+  TextTable attention({{"KV type"}, {"channels", true}, {"heads that share", true}, {"million tokens/s", true}});
+  for (const lab::AttentionRow& row : r.attention)
+    attention.Row({row.kv_type, std::to_string(row.head_dim), std::to_string(row.group),
+                   fmt::format("{:.1f}", row.tokens_per_s / 1e6)});
+  out += fmt::format("Attention of one token, tokens seen of one KV head, {} threads:\n", r.threads) + attention.Text();
+  out += fmt::format("\nHanding work to {} threads and waiting for it: {:.1f} us\n\n", r.threads, r.dispatch_us);
   return out;
 }
 

@@ -1,5 +1,5 @@
-// Work that finds the limits of the CPU: arithmetic in registers, plain reading, and the decode matmul of each tensor type on bytes that the
-// caller holds. Only the work; who times it is `lab`.
+// Work that finds the limits of the CPU: arithmetic in registers, plain reading, and the decode matmul of each tensor type and the attention of each
+// KV type on bytes that the caller holds. Only the work; who times it is `lab`.
 //
 //   for (const PeakProbe& isa : CpuPeaks()) operations += isa.int8(rounds);
 //   for (const FormatProbe& format : *CpuFormats("", 2048)) format.Run(panels, n_panels, out);
@@ -51,5 +51,22 @@ class FormatProbe {
 };
 // Every type with a kernel of its own, for rows of `columns` (a multiple of 256). Errors: those of an unknown or missing ISA; empty: the best.
 Result<std::vector<FormatProbe>> CpuFormats(const std::string& isa, int64_t columns);
+
+// One token's attention over the keys and values of one KV head, by the kernel that decoding uses and in its layout.
+class AttentionProbe {
+ public:
+  std::string kv_type;                      // "f16", of keys and of values
+  int64_t head_dim = 0, group = 0;          // query heads that share the KV head
+  static constexpr int64_t kTokens = 1024;  // seen by the token
+  size_t bytes = 0;                         // of their keys and values
+
+  void Run(const std::byte* kv) const { run_(kv); }  // any bytes do, as above
+
+ private:
+  friend std::vector<AttentionProbe> CpuAttention();
+  std::function<void(const std::byte*)> run_;
+};
+// Every KV type, for heads of 64 and 128 channels in groups of 1, 2, 4 and 8, by the best ISA.
+std::vector<AttentionProbe> CpuAttention();
 
 }  // namespace ridge::backend

@@ -59,7 +59,11 @@ class Roofline(unittest.TestCase):
         doctor = json.loads(self.ridge("doctor", "--json").stdout)
         self.assertEqual(list(d["int8_gops"]), [isa["name"] for isa in doctor["isa_targets"] if isa["supported"]])
         for kind in "F16 BF16 Q8_0 Q4_0 Q4_K Q6_K".split():
-            self.assertTrue(positive(d["formats"][kind]["gbps_memory"]) and positive(d["formats"][kind]["gbps_l2"]), kind)
+            self.assertTrue(all(positive(d["formats"][kind][k]) for k in ("gbps_memory", "gbps_l2", "gbps_decode")), kind)
+        kinds = {(a["kv_type"], a["head_dim"], a["group"]) for a in d["attention"]}
+        self.assertEqual(kinds, {(t, h, g) for t in ("f16", "bf16", "f32", "q8_0", "q4_0") for h in (64, 128) for g in (1, 2, 4, 8)})
+        self.assertTrue(all(positive(a["tokens_per_s"]) for a in d["attention"]))
+        self.assertTrue(positive(d["dispatch_us"]))
         self.assertTrue(d["short"])
         self.assertFalse(d["cached"])
         self.assertIsNone(d["prediction"])

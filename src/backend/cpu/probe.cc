@@ -3,6 +3,7 @@
 #include "backend/backend.h"
 #include "backend/cpu/isa.h"
 #include "backend/cpu/pack.h"
+#include "backend/cpu/state.h"
 #include "base/cpu.h"
 #include "quant/quant.h"
 
@@ -110,6 +111,59 @@ Result<std::vector<FormatProbe>> CpuFormats(const std::string& isa, int64_t colu
     formats.push_back(std::move(probe));
   }
   return formats;
+}
+
+std::vector<AttentionProbe> CpuAttention() {
+  const cpu::Kernels* kernels = *cpu::SelectKernels("");
+  constexpr int64_t kPage = 32, kPages = AttentionProbe::kTokens / kPage, kTiles = kPage / cpu::kKvTile;
+  std::vector<AttentionProbe> probes;
+  for (const char* name : {"f16", "bf16", "f32", "q8_0", "q4_0"}) {
+    const cpu::KvKind kind = cpu::KindOf(*ParseKvType(name));
+    for (const int64_t head_dim : {64, 128}) {
+      for (const int64_t group : {1, 2, 4, 8}) {
+        AttentionProbe probe;
+        probe.kv_type = name;
+        probe.head_dim = head_dim;
+        probe.group = group;
+        const int64_t page_bytes = kTiles * cpu::KvTileBytes(kind, head_dim);
+        probe.bytes = static_cast<size_t>(2 * kPages * page_bytes);
+        probe.run_ = [=](const std::byte* kv) {
+          thread_local std::vector<float> q, out, scratch;
+          q.assign(static_cast<size_t>(group * head_dim), 0.01f);
+          out.resize(q.size());
+          scratch.resize(static_cast<size_t>(cpu::AttentionScratchFloats(head_dim)));
+          std::vector<const float*> rows;
+          std::vector<float*> outs;
+          for (int64_t r = 0; r < group; r++)
+            rows.push_back(q.data() + r * head_dim), outs.push_back(out.data() + r * head_dim);
+          const std::vector<int64_t> lo(static_cast<size_t>(group), 0),
+              hi(static_cast<size_t>(group), AttentionProbe::kTokens);
+          std::vector<int32_t> pages(kPages);
+          for (int32_t p = 0; p < kPages; p++) pages[static_cast<size_t>(p)] = p;
+          const auto* k = reinterpret_cast<const uint8_t*>(kv);
+          kernels->attention({.n_rows = group,
+                              .q = rows.data(),
+                              .out = outs.data(),
+                              .lo = lo.data(),
+                              .hi = hi.data(),
+                              .k_kind = kind,
+                              .v_kind = kind,
+                              .k = k,
+                              .v = k + kPages * page_bytes,
+                              .k_page_bytes = page_bytes,
+                              .v_page_bytes = page_bytes,
+                              .pages = pages.data(),
+                              .page_tokens = kPage,
+                              .head_dim = head_dim,
+                              .scale = 0.125f,
+                              .scratch = scratch.data()});
+          Keep(out[0]);
+        };
+        probes.push_back(std::move(probe));
+      }
+    }
+  }
+  return probes;
 }
 
 }  // namespace ridge::backend

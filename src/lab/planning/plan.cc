@@ -10,11 +10,11 @@
 namespace ridge::lab {
 namespace {
 
-// Prompt kernels reach about these shares of the arithmetic ceiling: a rough figure (docs/planning.md). Decoding reaches the kernels' own bandwidth
-// within ten percent. Attention of one token reaches an eighth of the float peak, and what stands between the matrices takes about 30 us a layer: both
-// fitted to Qwen2.5 0.5B on one machine (Emerald Rapids, 2 threads).
-constexpr double kPrefillShare = 0.55, kPrefillLow = 0.35, kPrefillHigh = 0.85, kDecodeError = 0.1;
-constexpr double kAttentionShare = 0.127, kAttentionError = 0.4, kLayer_s = 30e-6;
+// Prompt kernels reach about these shares of the arithmetic ceiling: a rough figure (docs/planning.md). Decoding is what was measured of its parts: the
+// kernels' bandwidth matrix after matrix, attention from memory, and a dispatch for each op that is run (two norms, q-k-v, rope and append, two of attention,
+// its output, gate and up, a quantization, down: of the llama family with its fusions).
+constexpr double kPrefillShare = 0.55, kPrefillLow = 0.35, kPrefillHigh = 0.85, kDecodeError = 0.15;
+constexpr double kOpsPerLayer = 10;
 constexpr double kGib = 1 << 30;
 
 double Q(const Shape& s) { return static_cast<double>(s.width * s.heads * s.head_dim); }
@@ -131,23 +131,63 @@ Work PrefillWork(const Shape& s, const Mix& m, double tokens, int64_t chunk, dou
   return work;
 }
 
-Speed SpeedOf(const Work& decode, const Work& prefill, double layers, const Roofline& roofline,
-              const Circumstances& at) {
+std::vector<AttentionLoad> DecodeAttention(const Shape& s, double context, const std::string& kv_type) {
+  return {{kv_type, s.head_dim, static_cast<double>(s.heads) / static_cast<double>(s.kv_heads),
+           static_cast<double>(s.kv_heads) * SeenTokens(s, context)}};
+}
+
+std::vector<AttentionLoad> DecodeAttention(const graph::Graph& graph, double context, const std::string& kv_type) {
+  std::vector<AttentionLoad> loads;
+  for (const graph::Op& op : graph.ops()) {
+    if (op.kind != graph::OpKind::kAttention) continue;
+    const graph::AttentionSpec& a = op.attention;
+    const double seen = a.window > 0 ? std::min(context, static_cast<double>(a.window)) : context;
+    loads.push_back({kv_type, a.head_dim, static_cast<double>(a.heads) / static_cast<double>(a.kv_heads),
+                     static_cast<double>(a.kv_heads) * seen});
+  }
+  return loads;
+}
+
+Speed SpeedOf(const Work& decode, const std::vector<AttentionLoad>& attention, const Work& prefill, double layers,
+              const Roofline& roofline, const Circumstances& at) {
   Speed speed;
   Circumstances step = at;
   step.decode = true;
   const Floors d = FloorsOf(decode, roofline, step);
-  if (const std::optional<double> s = d.kernels_s ? d.kernels_s : d.largest(); s && *s > 0) {
-    const std::optional<double> fp32 = roofline.Fp32Gflops(at.isa, at.threads), read = roofline.ReadGbps(at.threads);
-    // Reading keys and values is in `s` already: what their arithmetic takes longer comes on top.
-    const double kv_s = read ? decode.other_bytes / (*read * 1e9) : 0;
-    const double attention_s = fp32 ? std::max(0.0, decode.other_flops / (kAttentionShare * *fp32 * 1e9) - kv_s) : 0;
-    const double rest_s = *s + layers * kLayer_s;
-    speed.decode =
-        Estimate{1 / (rest_s + attention_s), (1 - kDecodeError) / (rest_s + (1 + kAttentionError) * attention_s),
-                 (1 + kDecodeError) / (rest_s + (1 - kAttentionError) * attention_s)};
-  } else {
+  // All threads were measured; fewer take longer.
+  const double fewer = static_cast<double>(roofline.threads) / std::min(at.threads, roofline.threads);
+  std::optional<double> attention_s = 0;
+  for (const AttentionLoad& load : attention) {
+    const auto head_s = roofline.AttentionSeconds(load.kv_type, load.head_dim, load.group);
+    attention_s =
+        head_s && attention_s ? std::optional(*attention_s + fewer * load.head_tokens * *head_s) : std::nullopt;
+  }
+  // Of fewer threads, or another ISA, no rate of the kernels was measured: the largest floor.
+  std::optional<double> weights_s = d.largest();
+  bool measured = true;
+  if (at.threads >= roofline.threads && at.isa == roofline.isa) {
+    weights_s = 0;
+    for (const auto& [type, w] : decode.matmul) {
+      const FormatRow* format = roofline.Format(type);
+      measured = measured && (format == nullptr || format->gbps_decode > 0);
+      if (format == nullptr || format->gbps_decode <= 0)
+        weights_s.reset();
+      else if (weights_s)
+        *weights_s += w.bytes * format->layout_ratio / (format->gbps_decode * 1e9);
+    }
+  }
+  if (!attention_s || roofline.dispatch_us <= 0 || !measured) {
+    speed.reason =
+        "the roofline has no rates of attention and of decoding: measure it with this version (ridge roofline)";
+  } else if (!weights_s || *weights_s <= 0) {
     speed.reason = "a type has no kernel of its own, so no rate is known";
+  } else {
+    // Keys and values, which attention reads, are among the other bytes; what it does not read counts for little.
+    const std::optional<double> read = roofline.ReadGbps(at.threads);
+    const double other_s = read ? decode.other_bytes / (*read * 1e9) : 0;
+    const double expected_s =
+        *weights_s + std::max(other_s, *attention_s) + layers * kOpsPerLayer * roofline.dispatch_us * 1e-6;
+    speed.decode = Estimate{1 / expected_s, (1 - kDecodeError) / expected_s, (1 + kDecodeError) / expected_s};
   }
   step.decode = false;
   const Floors p = FloorsOf(prefill, roofline, step);
@@ -180,9 +220,10 @@ std::vector<Candidate> Candidates(const TaskRule& task, const Use& use, const Bu
       c.why_not = WhyNot(c, task, use, budget);
       if (roofline != nullptr) {
         const double context = static_cast<double>(use.context);
-        c.speed = SpeedOf(DecodeWork(s, m, context / 2, use.kv_value_bytes),
-                          PrefillWork(s, m, std::max(1.0, context / 2), use.chunk, use.kv_value_bytes), Layers(s),
-                          *roofline, {.threads = threads, .isa = roofline->isa, .decode = true});
+        c.speed =
+            SpeedOf(DecodeWork(s, m, context / 2, use.kv_value_bytes), DecodeAttention(s, context / 2, use.kv_type),
+                    PrefillWork(s, m, std::max(1.0, context / 2), use.chunk, use.kv_value_bytes), Layers(s), *roofline,
+                    {.threads = threads, .isa = roofline->isa, .decode = true});
       } else {
         c.speed.reason = "no roofline of this device";
       }

@@ -48,6 +48,7 @@ double BitsPerWeight(const Shape& s, const Mix& m);
 struct Use {
   int64_t context = 4096, concurrency = 1, chunk = 512;
   double kv_value_bytes = 2;
+  std::string kv_type = "f16";  // as the roofline names it
 };
 
 struct Footprint {
@@ -60,6 +61,16 @@ Footprint FootprintOf(const Shape& s, const Mix& m, const Use& use);
 Work DecodeWork(const Shape& s, const Mix& m, double context, double kv_value_bytes);
 Work PrefillWork(const Shape& s, const Mix& m, double tokens, int64_t chunk, double kv_value_bytes);
 
+// What attention does in one decode step, of heads of one kind.
+struct AttentionLoad {
+  std::string kv_type;
+  int64_t head_dim = 0;
+  double group = 1;        // query heads that share a KV head
+  double head_tokens = 0;  // KV heads times tokens that are seen, over the layers
+};
+std::vector<AttentionLoad> DecodeAttention(const Shape& s, double context, const std::string& kv_type);
+std::vector<AttentionLoad> DecodeAttention(const graph::Graph& graph, double context, const std::string& kv_type);
+
 struct Estimate {
   double expected = 0, low = 0, high = 0;  // tokens a second
 };
@@ -67,9 +78,9 @@ struct Speed {
   std::optional<Estimate> decode, prefill;
   std::string reason;  // why one is absent
 };
-// decode: one step; prefill: one token of a prompt.
-Speed SpeedOf(const Work& decode, const Work& prefill, double layers, const Roofline& roofline,
-              const Circumstances& at);
+// decode: one step, whose attention is told apart; prefill: one token of a prompt.
+Speed SpeedOf(const Work& decode, const std::vector<AttentionLoad>& attention, const Work& prefill, double layers,
+              const Roofline& roofline, const Circumstances& at);
 
 // What stays free: for the system, of a device's memory.
 struct Budget {

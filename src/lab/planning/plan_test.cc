@@ -64,7 +64,9 @@ Roofline FakeRoofline() {
   r.peaks = {{"avx512", 1500, std::nullopt, 350}};
   for (const char* type :
        {"F32", "F16", "Q8_0", "Q6_K", "Q5_K", "Q4_K", "Q3_K", "Q2_K", "IQ4_XS", "IQ3_XXS", "IQ3_S", "IQ2_XXS"})
-    r.formats.push_back({type, type, true, 1, 28, 100});
+    r.formats.push_back({type, type, true, 1, 30, 100, 28});
+  r.attention = {{"f16", 64, 1, 80e6}, {"f16", 64, 2, 60e6}, {"f16", 64, 4, 40e6}, {"f16", 64, 8, 20e6}};
+  r.dispatch_us = 1;
   return r;
 }
 
@@ -73,18 +75,45 @@ TEST(PlanTest, FewerBytesAreFasterAndLongerContextsSlower) {
   const Circumstances at{.threads = 2, .isa = "avx512", .decode = true};
   const Shape& s = ShapeNamed("Llama 3.2 1B");
   const auto decode = [&](const char* mix, double context) {
-    return SpeedOf(DecodeWork(s, MixNamed(mix), context, 2), PrefillWork(s, MixNamed(mix), 512, 512, 2), 0, r, at)
+    return SpeedOf(DecodeWork(s, MixNamed(mix), context, 2), DecodeAttention(s, context, "f16"),
+                   PrefillWork(s, MixNamed(mix), 512, 512, 2), 0, r, at)
         .decode->expected;
   };
   EXPECT_GT(decode("Q4_K_M", 0), 1.5 * decode("Q8_0", 0));
   EXPECT_GT(decode("Q8_0", 0), decode("Q8_0", 16384));
   // 1.24 billion weights at 8.5 bits and 28 GB/s.
   EXPECT_NEAR(decode("Q8_0", 0), 28e9 / (1.236e9 * 8.5 / 8), 0.5);
-  EXPECT_LT(SpeedOf(DecodeWork(s, MixNamed("Q8_0"), 0, 2), {}, 16, r, at).decode->expected, decode("Q8_0", 0));
+  EXPECT_LT(SpeedOf(DecodeWork(s, MixNamed("Q8_0"), 0, 2), {}, {}, 16, r, at).decode->expected, decode("Q8_0", 0));
   const Speed speed =
-      SpeedOf(DecodeWork(s, MixNamed("Q8_0"), 0, 2), PrefillWork(s, MixNamed("Q8_0"), 512, 512, 2), 0, r, at);
+      SpeedOf(DecodeWork(s, MixNamed("Q8_0"), 0, 2), {}, PrefillWork(s, MixNamed("Q8_0"), 512, 512, 2), 0, r, at);
   EXPECT_LT(speed.prefill->low, speed.prefill->expected);
   EXPECT_GT(speed.prefill->expected, 5 * speed.decode->expected);
+}
+
+// By hand: what each part was measured to take, and nothing else.
+TEST(PlanTest, AStepIsTheSumOfItsMeasuredParts) {
+  const Roofline r = FakeRoofline();
+  const Circumstances at{.threads = 2, .isa = "avx512", .decode = true};
+  Work work;
+  work.matmul["Q8_0"] = {.bytes = 28e6, .flops = 56e6};  // a millisecond
+  work.other_bytes = 3.2e6;                              // a tenth of one, which is part of what attention takes
+  // 8 heads that see 5000 tokens, in groups of 3: between 60 and 40 million tokens a second, in time.
+  const std::vector<AttentionLoad> attention = {{"f16", 64, 3, 8 * 5000}};
+  const double attention_s = 8 * 5000 * (1 / 60e6 + 1 / 40e6) / 2;
+  const Speed speed = SpeedOf(work, attention, {}, 5, r, at);
+  ASSERT_TRUE(speed.decode);
+  EXPECT_NEAR(1 / speed.decode->expected, 1e-3 + attention_s + 5 * 10 * 1e-6, 1e-9);
+  EXPECT_LT(speed.decode->low, speed.decode->expected);
+  EXPECT_GT(speed.decode->high, speed.decode->expected);
+  EXPECT_NEAR(*r.AttentionSeconds("f16", 128, 16), 2 * 2 / 20e6, 1e-12);  // twice the channels, two tiles of eight rows
+  EXPECT_NEAR(*r.AttentionSeconds("f16", 64, 8), 1 / 20e6, 1e-12);
+  EXPECT_FALSE(r.AttentionSeconds("q8_0", 64, 1));
+  const Speed none = SpeedOf(work, {{"q8_0", 64, 3, 1}}, {}, 5, r, at);
+  EXPECT_FALSE(none.decode);
+  EXPECT_NE(none.reason.find("attention"), std::string::npos);
+  Roofline older = r;
+  for (FormatRow& row : older.formats) row.gbps_decode = 0;
+  EXPECT_FALSE(SpeedOf(work, attention, {}, 5, older, at).decode);
 }
 
 TEST(PlanTest, CandidatesFitAndFollowTheTask) {

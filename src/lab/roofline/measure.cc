@@ -17,14 +17,17 @@ namespace ridge::lab {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+using backend::AttentionProbe;
 using backend::FormatProbe;
 using backend::PeakProbe;
 using backend::ReadPattern;
 
 constexpr int64_t kColumns =
     2048;  // of the matrices of the format measurements: the width of a model of 1 to 3 billion parameters
-constexpr size_t kBestPatterns = 3;  // that are repeated after the first round has tried all
-constexpr double kLongest_s = 20;    // no further rounds after that, once there are enough
+constexpr size_t kAttentionBytes = size_t{16} << 20;  // of keys and values, a step's worth at some depth
+constexpr size_t kDecodeBytes = size_t{128} << 20;    // of weights in the same way
+constexpr size_t kBestPatterns = 3;                   // that are repeated after the first round has tried all
+constexpr double kLongest_s = 20;                     // no further rounds after that, once there are enough
 constexpr int kEnoughRounds = 8;
 
 // How thorough: full and short.
@@ -62,7 +65,7 @@ struct PeakSeries {
 
 struct FormatSeries {
   const FormatProbe* format;
-  std::vector<double> memory, l2;
+  std::vector<double> memory, l2, decode;
 };
 
 std::string Describe(const ReadSeries& s) {
@@ -70,6 +73,11 @@ std::string Describe(const ReadSeries& s) {
       "{}, {} stream{}, {}", s.probe->isa, s.pattern.streams, s.pattern.streams == 1 ? "" : "s",
       s.pattern.ahead_bytes == 0 ? "no prefetch" : fmt::format("prefetch {} bytes ahead", s.pattern.ahead_bytes));
 }
+
+struct AttentionSeries {
+  const AttentionProbe* probe;
+  std::vector<double> samples;
+};
 
 class Measurement {
  public:
@@ -95,6 +103,9 @@ class Measurement {
   std::optional<Meter> meter_;
   std::vector<PeakProbe> probes_;
   std::vector<FormatProbe> formats_;
+  std::vector<AttentionProbe> attention_probes_;
+  std::vector<AttentionSeries> attention_;
+  std::vector<double> dispatches_us_;
   std::vector<ReadSeries> reads_;
   std::vector<PeakSeries> peaks_;
   std::map<std::string, FormatSeries> by_kernel_;  // types that share a kernel are measured once
@@ -124,7 +135,9 @@ Status Measurement::Prepare() {
   out_.threads = out_.machine.cpus;
   AddReads();
   AddPeaks();
-  for (const FormatProbe& format : formats_) by_kernel_.try_emplace(format.kernel, FormatSeries{&format, {}, {}});
+  attention_probes_ = backend::CpuAttention();
+  for (const AttentionProbe& probe : attention_probes_) attention_.push_back({&probe, {}});
+  for (const FormatProbe& format : formats_) by_kernel_.try_emplace(format.kernel, FormatSeries{&format, {}, {}, {}});
   return {};
 }
 
@@ -158,6 +171,11 @@ Status Measurement::Round(int round) {
     RIDGE_ASSIGN_OR_RETURN(const double rate, meter_->Peak(out_.threads, *s.loop, s.rounds));
     s.samples.push_back(rate);
   }
+  // What is to be expected takes more of the time to be known than what can be reached.
+  for (auto& [kernel, s] : by_kernel_) {
+    RIDGE_ASSIGN_OR_RETURN(const double decode, meter_->FormatAsDecoding(out_.threads, *s.format, kDecodeBytes));
+    s.decode.push_back(decode);
+  }
   if (round >= effort_.format_rounds) return {};
   for (auto& [kernel, s] : by_kernel_) {
     RIDGE_ASSIGN_OR_RETURN(const double memory, meter_->FormatInMemory(out_.threads, *s.format, effort_.format_bytes));
@@ -165,6 +183,12 @@ Status Measurement::Round(int round) {
     RIDGE_ASSIGN_OR_RETURN(const double l2, meter_->FormatInL2(out_.threads, *s.format));
     s.l2.push_back(l2);
   }
+  for (AttentionSeries& s : attention_) {
+    RIDGE_ASSIGN_OR_RETURN(const double rate, meter_->Attention(out_.threads, *s.probe, kAttentionBytes));
+    s.samples.push_back(rate);
+  }
+  RIDGE_ASSIGN_OR_RETURN(const double dispatch_us, meter_->Dispatch(out_.threads));
+  dispatches_us_.push_back(dispatch_us);
   return {};
 }
 
@@ -207,9 +231,12 @@ void Measurement::Collect() {
   }
   for (const FormatProbe& format : formats_) {
     const FormatSeries& s = by_kernel_.at(format.kernel);
-    out_.formats.push_back(
-        {format.type, format.kernel, format.integer, format.layout_ratio, Level(s.memory), Level(s.l2)});
+    out_.formats.push_back({format.type, format.kernel, format.integer, format.layout_ratio, Level(s.memory),
+                            Level(s.l2), Median(s.decode)});
   }
+  for (const AttentionSeries& s : attention_)
+    out_.attention.push_back({s.probe->kv_type, s.probe->head_dim, s.probe->group, Median(s.samples)});
+  out_.dispatch_us = Quantile(dispatches_us_, 0.25);
 }
 
 Status Measurement::Run() {

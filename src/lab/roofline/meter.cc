@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/thread_pool.h"
 #include "lab/roofline/team.h"
 
 namespace ridge::lab {
@@ -124,6 +125,57 @@ Result<double> Meter::FormatInL2(int n_threads, const backend::FormatProbe& form
   double total = 0;
   for (double n : bytes) total += n;
   return total / seconds / 1e9;
+}
+
+size_t Meter::NextPart(size_t bytes) {
+  if (part_at_ + bytes > memory_.size_bytes()) part_at_ = 0;
+  const size_t at = part_at_;
+  part_at_ += (bytes + 4095) / 4096 * 4096;
+  return at;
+}
+
+Result<double> Meter::FormatAsDecoding(int n_threads, const backend::FormatProbe& format, size_t bytes) {
+  constexpr size_t kMatrix = 8 << 20;
+  const size_t panels = kMatrix / format.panel_bytes, matrix = panels * format.panel_bytes,
+               n = std::max<size_t>(1, std::min(bytes, memory_.size_bytes()) / matrix);
+  const std::byte* data = memory_.data() + NextPart(n * matrix);
+  // Cut as CpuProgram::RunProducts does: eight strips a thread, of 64 panels at most.
+  const size_t strip = std::clamp<size_t>(panels / (8 * static_cast<size_t>(n_threads)), 1, 64);
+  std::vector<float> out(panels * backend::FormatProbe::kPanelRows);
+  RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ThreadPool> pool, ThreadPool::Create(n_threads));
+  const auto begin = Clock::now();
+  for (size_t m = 0; m < n; m++) {
+    const std::byte* at = data + m * matrix;
+    pool->ParallelFor((panels + strip - 1) / strip, 1, [&](size_t first, size_t last, int) {
+      for (size_t s = first; s < last; s++) {
+        const size_t p = s * strip;
+        format.Run(at + p * format.panel_bytes, static_cast<int64_t>(std::min(strip, panels - p)),
+                   out.data() + p * backend::FormatProbe::kPanelRows);
+      }
+    });
+  }
+  return static_cast<double>(n * matrix) / SecondsSince(begin) / 1e9;
+}
+
+Result<double> Meter::Attention(int n_threads, const backend::AttentionProbe& probe, size_t bytes) {
+  const size_t blocks =
+      std::max<size_t>(static_cast<size_t>(n_threads), std::min(bytes, memory_.size_bytes()) / probe.bytes);
+  if (blocks * probe.bytes > memory_.size_bytes())
+    return Fail(Code::kResourceExhausted, "not enough memory for the keys of each thread");
+  const std::byte* data = memory_.data() + NextPart(blocks * probe.bytes);
+  std::atomic<size_t> next{0};
+  RIDGE_ASSIGN_OR_RETURN(const double seconds, Timed(n_threads, [&](int) {
+                           for (size_t b; (b = next.fetch_add(1)) < blocks;) probe.Run(data + b * probe.bytes);
+                         }));
+  return static_cast<double>(blocks) * static_cast<double>(backend::AttentionProbe::kTokens) / seconds;
+}
+
+Result<double> Meter::Dispatch(int n_threads) {
+  RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<ThreadPool> pool, ThreadPool::Create(n_threads));
+  constexpr int kTimes = 2000;
+  const auto begin = Clock::now();
+  for (int i = 0; i < kTimes; i++) pool->ParallelFor(static_cast<size_t>(8 * n_threads), 1, [](size_t, size_t, int) {});
+  return 1e6 * SecondsSince(begin) / kTimes;
 }
 
 }  // namespace ridge::lab

@@ -29,12 +29,21 @@ class Meter {
   Result<double> Peak(int n_threads, const std::function<double(int64_t)>& loop, int64_t& rounds);
   // GB/s of the layout's bytes.
   Result<double> FormatInMemory(int n_threads, const backend::FormatProbe& format, size_t bytes);
+  // The same as a step of decoding does it: matrices of 8 MiB one after the other, each cut for a pool of threads and waited for.
+  Result<double> FormatAsDecoding(int n_threads, const backend::FormatProbe& format, size_t bytes);
   Result<double> FormatInL2(int n_threads, const backend::FormatProbe& format);
+  // Tokens a second that one token's attention sees of one KV head; `bytes` of memory are walked through, another part each time.
+  Result<double> Attention(int n_threads, const backend::AttentionProbe& probe, size_t bytes);
+  // Microseconds of a piece of work that is nothing, handed to all threads of a pool.
+  Result<double> Dispatch(int n_threads);
 
   // Of all measurements so far: CPU time of their threads over their time.
   double cpu_share() const { return wall_s_ > 0 ? cpu_s_ / wall_s_ : 1; }
 
  private:
+  // Where the next `bytes` of the memory begin that were not read just now.
+  size_t NextPart(size_t bytes);
+  size_t part_at_ = 0;
   Status Fill();
   Result<double> Timed(int n_threads, const std::function<void(int)>& fn);
 

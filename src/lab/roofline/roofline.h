@@ -34,6 +34,15 @@ struct FormatRow {
   bool integer = false;
   double layout_ratio = 1;              // bytes in memory per byte of the file
   double gbps_memory = 0, gbps_l2 = 0;  // at all threads, by the kernels of Roofline::isa; bytes in memory
+  double gbps_decode =
+      0;  // matrix after matrix, as a step does it: what is to be expected, no ceiling; 0: not measured
+};
+
+// Attention of one token, at all threads, from memory: by type of the KV, channels of a head and query heads that share a KV head.
+struct AttentionRow {
+  std::string kv_type;
+  int64_t head_dim = 0, group = 0;
+  double tokens_per_s = 0;  // of one KV head
 };
 
 struct Roofline {
@@ -44,6 +53,8 @@ struct Roofline {
   std::vector<ReadRow> read;                    // by rising thread count
   std::vector<PeakRow> peaks;                   // worst ISA first
   std::vector<FormatRow> formats;
+  std::vector<AttentionRow> attention;  // empty: of a version that did not measure it
+  double dispatch_us = 0;               // of work that is handed to all threads and comes back; 0: likewise
   Disturbance disturbance;
   Verdict verdict;
   bool is_short = false;  // fewer repetitions on less memory: good to a few percent
@@ -56,6 +67,9 @@ struct Roofline {
   std::optional<double> Int8Gops(const std::string& isa, int n_threads) const;
   std::optional<double> Fp32Gflops(const std::string& isa, int n_threads) const;
   const FormatRow* Format(const std::string& type) const;  // nullptr: has no kernel of its own
+  // For one KV head and one token that is seen, at all threads: between the groups that were measured on a straight line, heads in proportion to those of
+  // the nearest size.
+  std::optional<double> AttentionSeconds(const std::string& kv_type, int64_t head_dim, double group) const;
 };
 
 struct RooflineOptions {

@@ -54,8 +54,14 @@ Roofline Parse(const Json& j) {
   ReadPeaks(j.at("fp32_gflops"), &PeakRow::fp32_gflops, r);
   for (const auto& [type, f] : j.at("formats").items()) {
     r.formats.push_back({type, f.at("kernel").get<std::string>(), f.at("integer").get<bool>(),
-                         Rate(f.at("layout_ratio")), Rate(f.at("gbps_memory")), Rate(f.at("gbps_l2"))});
+                         Rate(f.at("layout_ratio")), Rate(f.at("gbps_memory")), Rate(f.at("gbps_l2")),
+                         f.contains("gbps_decode") ? Rate(f["gbps_decode"]) : 0});
   }
+  // Of a version that did not measure it: nothing.
+  for (const Json& a : j.value("attention", Json::array()))
+    r.attention.push_back({a.at("kv_type").get<std::string>(), a.at("head_dim").get<int64_t>(),
+                           a.at("group").get<int64_t>(), Rate(a.at("tokens_per_s"))});
+  if (j.contains("dispatch_us")) r.dispatch_us = Rate(j["dispatch_us"]);
   const Json& m = j.at("machine");
   r.machine = {.cpu = m.at("cpu").get<std::string>(),
                .features = m.at("features").get<std::string>(),
@@ -90,37 +96,47 @@ Json ToJson(const Roofline& r) {
                          {"kernel", row.kernel},
                          {"integer", row.integer},
                          {"layout_ratio", row.layout_ratio}};
+    if (row.gbps_decode > 0) formats[row.type]["gbps_decode"] = row.gbps_decode;
   }
-  return {{"read_gbps", std::move(read)},
-          {"int8_gops", PeakTable(r, &PeakRow::int8_gops)},
-          {"bf16_gflops", PeakTable(r, &PeakRow::bf16_gflops)},
-          {"fp32_gflops", PeakTable(r, &PeakRow::fp32_gflops)},
-          {"formats", std::move(formats)},
-          {"quiet", r.verdict.quiet},
-          {"quiet_reasons", r.verdict.reasons},
-          {"fingerprint", r.fingerprint},
-          {"threads", r.threads},
-          {"isa", r.isa},
-          {"read_patterns", std::move(patterns)},
-          {"disturbance",
-           {{"others_share", OrNull(r.disturbance.others_share)},
-            {"steal_share", OrNull(r.disturbance.steal_share)},
-            {"cpu_share", r.disturbance.cpu_share},
-            {"spread", r.disturbance.spread}}},
-          {"machine",
-           {{"cpu", r.machine.cpu},
-            {"features", r.machine.features},
-            {"cpus", r.machine.cpus},
-            {"cores", r.machine.cores},
-            {"l2_bytes", r.machine.l2_bytes},
-            {"l3_bytes", r.machine.l3_bytes},
-            {"memory_gib", r.machine.memory_gib},
-            {"huge_pages", r.machine.huge_pages}}},
-          {"build", r.build},
-          {"measured_at", r.measured_at},
-          {"measured_s", r.seconds},
-          {"rounds", r.rounds},
-          {"short", r.is_short}};
+  Json attention = Json::array();
+  for (const AttentionRow& row : r.attention)
+    attention.push_back({{"kv_type", row.kv_type},
+                         {"head_dim", row.head_dim},
+                         {"group", row.group},
+                         {"tokens_per_s", row.tokens_per_s}});
+  Json document = {{"read_gbps", std::move(read)},
+                   {"int8_gops", PeakTable(r, &PeakRow::int8_gops)},
+                   {"bf16_gflops", PeakTable(r, &PeakRow::bf16_gflops)},
+                   {"fp32_gflops", PeakTable(r, &PeakRow::fp32_gflops)},
+                   {"formats", std::move(formats)},
+                   {"attention", std::move(attention)},
+                   {"quiet", r.verdict.quiet},
+                   {"quiet_reasons", r.verdict.reasons},
+                   {"fingerprint", r.fingerprint},
+                   {"threads", r.threads},
+                   {"isa", r.isa},
+                   {"read_patterns", std::move(patterns)},
+                   {"disturbance",
+                    {{"others_share", OrNull(r.disturbance.others_share)},
+                     {"steal_share", OrNull(r.disturbance.steal_share)},
+                     {"cpu_share", r.disturbance.cpu_share},
+                     {"spread", r.disturbance.spread}}},
+                   {"machine",
+                    {{"cpu", r.machine.cpu},
+                     {"features", r.machine.features},
+                     {"cpus", r.machine.cpus},
+                     {"cores", r.machine.cores},
+                     {"l2_bytes", r.machine.l2_bytes},
+                     {"l3_bytes", r.machine.l3_bytes},
+                     {"memory_gib", r.machine.memory_gib},
+                     {"huge_pages", r.machine.huge_pages}}},
+                   {"build", r.build},
+                   {"measured_at", r.measured_at},
+                   {"measured_s", r.seconds},
+                   {"rounds", r.rounds},
+                   {"short", r.is_short}};
+  if (r.dispatch_us > 0) document["dispatch_us"] = r.dispatch_us;
+  return document;
 }
 
 Result<Roofline> FromJson(const Json& document) {
