@@ -34,14 +34,15 @@ class Writer {
     Add({{"ph", "M"}, {"pid", 1}, {"tid", tid}, {"name", "thread_sort_index"}, {"args", {{"sort_index", tid}}}});
   }
   void Span(int tid, const std::string& name, const char* category, double begin_us, double end_us, Json args) {
-    Add({{"ph", "X"},
-         {"pid", 1},
-         {"tid", tid},
-         {"name", name},
-         {"cat", category},
-         {"ts", begin_us},
-         {"dur", std::max(0.0, end_us - begin_us)},
-         {"args", std::move(args)}});
+    Json event = {{"ph", "X"},
+                  {"pid", 1},
+                  {"tid", tid},
+                  {"name", name},
+                  {"cat", category},
+                  {"ts", begin_us},
+                  {"dur", std::round(std::max(0.0, end_us - begin_us) * 100) / 100}};
+    if (!args.is_null()) event["args"] = std::move(args);  // ops, of which there are many, have none
+    Add(event);
   }
   void Async(const char* phase, const std::string& id, const std::string& name, double us, Json args) {
     Add({{"ph", phase},
@@ -94,8 +95,7 @@ void AddSteps(Writer& w, const EvidenceRun& r, int tid, double begin, double end
     const int track = held ? tid : tid - kRuns + kSteps;
     w.Span(track, fmt::format("{} step", step.phase), "step", from, to,
            {{"tokens", step.tokens}, {"sampled", fmt::format("one step in {}", step.every)}});
-    for (const OpSpan& op : step.ops)
-      w.Span(track, op.name, "op", inside(op.begin_s), inside(op.end_s), Json::object());
+    for (const OpSpan& op : step.ops) w.Span(track, op.name, "op", inside(op.begin_s), inside(op.end_s), nullptr);
   }
 }
 

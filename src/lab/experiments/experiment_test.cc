@@ -34,7 +34,7 @@ TEST(Experiment, IsReadFromToml) {
   EXPECT_EQ(e.values, (std::vector<std::string>{"1", "2"}));
   std::vector<std::string> command = SubjectOf(e, {}).Command(e, 2).value();
   command.erase(command.begin());  // this program
-  EXPECT_EQ(command, (std::vector<std::string>{"bench", "-m", "tiny.gguf", "--ub", "64", "-t", "2", "--op-trace", "16",
+  EXPECT_EQ(command, (std::vector<std::string>{"bench", "-m", "tiny.gguf", "--ub", "64", "-t", "2", "--op-trace", "64",
                                                "-r", "1", "-o", "json"}));
 }
 

@@ -8,7 +8,7 @@
 namespace ridge::lab {
 namespace {
 
-constexpr int kTracedSteps = 16;  // one in so many
+constexpr int kTracedSteps = 64;  // one in so many, and the first of each repetition of bench
 
 std::vector<const Subject*> Registry() {
   return {&BenchSubject(),      &RunSubject(),      &ServeSubject(),       &BatchedBenchSubject(),
