@@ -352,25 +352,37 @@ class ArmingDraws : public FakeProgram {
       if (i == place && std::exchange(fail_at, 0) == 0) place = kNone;
     }
   }
+  // The first step ends when all requests are there.
+  Status Run(const backend::Step& step, backend::StateStore& store, std::span<float> logits) override {
+    running = true;
+    running.notify_all();
+    all_there.wait(false);
+    return FakeProgram::Run(step, store, logits);
+  }
   static constexpr size_t kNone = 99;
   size_t place = kNone;
+  std::atomic<bool> running = false, all_there = false;
 };
 
 TEST_P(NoMemory, ADrawWithoutMemoryFailsItsRequestAlone) {
   const auto answers = [](size_t place, bool recurrent) {
     ArmingDraws program(kVocab, recurrent);
     program.place = place;
-    program.step_ms = 5;  // so that all three are there when the first of them draws
     auto engine = std::move(*Engine::Start(&program, {.vocab = kVocab,
                                                       .context_tokens = 60,
                                                       .step_tokens = 32,
                                                       .max_running = 4,
                                                       .state = {.n_pages = 60, .page_tokens = 4}}));
+    // The first step is this one's alone; the three have their first draws, which are those that allocate, together in the second.
+    const Ticket first = *engine->Submit({.prompt = {9, 9}, .max_tokens = 1, .sampling = {.temperature = 0}});
+    program.running.wait(false);
     std::vector<Ticket> tickets;
     for (TokenId i = 0; i < 3; i++)
       tickets.push_back(*engine->Submit({.prompt = {i, 5, 6, 7},
                                          .max_tokens = 9,
                                          .sampling = {.temperature = 1, .top_k = 0, .top_p = 0.9F, .seed = 7}}));
+    program.all_there = true;
+    program.all_there.notify_all();
     std::vector<std::vector<TokenId>> all(3);
     for (size_t i = 0; i < 3; i++) {
       TokenEvent event;
