@@ -44,7 +44,7 @@ Said Ask(Engine& engine, std::vector<TokenId> prompt, int64_t n, std::string sal
       {.prompt = std::move(prompt), .max_tokens = n, .sampling = {.temperature = 0}, .cache_salt = std::move(salt)});
   Said said;
   TokenEvent event;
-  while (ticket && ticket->outbox->Next(10s, event) == Outbox::Got::kToken) said.ids.push_back(event.token);
+  while (ticket && ticket->outbox->Next(120s, event) == Outbox::Got::kToken) said.ids.push_back(event.token);
   if (ticket) said.summary = ticket->outbox->summary();
   return said;
 }
@@ -277,7 +277,7 @@ TEST_P(CacheFileTest, SavedBesideRunningRequestsItHasWhatIsWhole) {
   const auto ticket = engine->Submit({.prompt = prompt, .max_tokens = 60, .sampling = {.temperature = 0}});
   TokenEvent event;
   // The prompt's pages are kept when the step after its last is planned, whose token is the second.
-  for (int i = 0; i < 2; i++) ASSERT_EQ(ticket->outbox->Next(10s, event), Outbox::Got::kToken);
+  for (int i = 0; i < 2; i++) ASSERT_EQ(ticket->outbox->Next(120s, event), Outbox::Got::kToken);
   ASSERT_TRUE(engine->SaveCache(path, kKey));
   auto after = Start(program);
   const auto restored = after->RestoreCache(path, kKey);

@@ -10,10 +10,6 @@ namespace {
 // Tokens that go along with the first pass: after a step whose drafts were all right there are two.
 constexpr int64_t kFewTokens = 4;
 
-double MsSince(Clock::time_point begin) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - begin).count();
-}
-
 }  // namespace
 
 Drafter::Drafter(const DrafterOptions& options, backend::Program* program, std::unique_ptr<backend::StateStore> state)
@@ -107,7 +103,7 @@ Status Drafter::CatchUp() {
       room -= count;
     }
     if (next_.empty()) return {};
-    const Clock::time_point begin = Clock::now();
+    const Clock::time_point begin = Now();
     RIDGE_RETURN_IF_ERROR(Pass(next_));
     const int64_t read = std::min(catch_up_tokens_, options_.step_tokens) - room;
     catch_up_tokens_ -= read;
@@ -142,7 +138,7 @@ Status Drafter::Draft(std::span<const DraftAsk> asks, const Draw& draw) {
   RIDGE_RETURN_IF_ERROR(CatchUp());
   std::erase_if(active_, [&](Row* row) { return row->sequence->length() - 1 - row->known > kFewTokens; });
   while (!active_.empty()) {
-    const Clock::time_point begin = Clock::now();
+    const Clock::time_point begin = Now();
     plan_.chunks.clear();
     next_.clear();
     pass_++;

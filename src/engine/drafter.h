@@ -11,6 +11,7 @@
 // its largest step. Engine thread only.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -22,6 +23,7 @@
 #include "base/result.h"
 #include "engine/draft_map.h"
 #include "engine/draft_model_policy.h"
+#include "engine/request.h"
 #include "engine/runner.h"
 #include "engine/scheduler.h"
 
@@ -34,6 +36,7 @@ struct DrafterOptions {
   int64_t max_rows = 1;     // sequences that are drafted at once
   double cost_ratio = 0.5;  // see DraftModelPolicy
   backend::StateOptions state;
+  std::function<Clock::time_point()> now = {};  // see EngineOptions
 };
 
 class Drafter {
@@ -66,6 +69,10 @@ class Drafter {
     std::vector<TokenId> history;  // the sequence's tokens, then its drafts
   };
   Drafter(const DrafterOptions& options, backend::Program* program, std::unique_ptr<backend::StateStore> state);
+  Clock::time_point Now() const { return options_.now ? options_.now() : Clock::now(); }
+  double MsSince(Clock::time_point begin) const {
+    return std::chrono::duration<double, std::milli>(Now() - begin).count();
+  }
   bool Claim(const Sequence& sequence, int64_t begin, int64_t end);
   Status CatchUp();
   Status Pass(std::span<Row*> rows);

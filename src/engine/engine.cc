@@ -87,7 +87,7 @@ Engine::Engine(const EngineOptions& options, cache::PagePool pool, std::unique_p
   draws_.reserve(static_cast<size_t>(options.max_running));
   chunks_.reserve(static_cast<size_t>(options.max_running));
   counts_.page_tokens = options.state.page_tokens;
-  counts_.last_step = counts_.step_begin = Clock::now();
+  counts_.last_step = counts_.step_begin = Now();
   Publish();
 }
 
@@ -108,7 +108,8 @@ Result<std::unique_ptr<Engine>> Engine::Start(backend::Program* program, const E
                                                                             .step_tokens = options.step_tokens,
                                                                             .max_rows = options.max_running,
                                                                             .cost_ratio = options.draft_cost_ratio,
-                                                                            .state = options.state}));
+                                                                            .state = options.state,
+                                                                            .now = options.now}));
   }
   std::unique_ptr<Engine> engine(new Engine(options, std::move(pool), std::move(state), program, std::move(drafter)));
   try {
@@ -212,7 +213,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
                                                   .pin_s = request.pin_s,
                                                   .deadline = request.deadline,
                                                   .outbox = std::make_shared<Outbox>(request.notify),
-                                                  .submitted = Clock::now()});
+                                                  .submitted = Now()});
   return sequence;
 }
 
@@ -419,7 +420,7 @@ void Engine::Step() {
   const auto decodes = [](const Chunk& chunk) { return chunk.sequence->generated() > 0; };
   const bool begins = std::ranges::any_of(plan.chunks, first);
   if (begins) SleepIfPlanted(Stage::kQueue);
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = Now();
   if (begins) SleepIfPlanted(Stage::kPrefill);
   if (std::ranges::any_of(plan.chunks, decodes)) SleepIfPlanted(Stage::kDecode);
   for (const Chunk& chunk : plan.chunks) {
@@ -448,9 +449,9 @@ void Engine::Step() {
   }
   chunks_.assign(plan.chunks.begin(), plan.chunks.end());
   const std::vector<Chunk>& chunks = chunks_;
-  const Clock::time_point drafted = Clock::now();
+  const Clock::time_point drafted = Now();
   const Status ran = runner_.Run();
-  const Clock::time_point end = Clock::now();
+  const Clock::time_point end = Now();
   const double step_ms = times_.total_ms = MsBetween(begin, end);
   counts_.stepping = false;
   counts_.last_step = end;
@@ -516,14 +517,14 @@ void Engine::DrawTogether(std::span<const Chunk> chunks) {
   runner_.ForEach(draws_.size(), [this](size_t i) {
     const auto& [sequence, at] = draws_[i];
     Work& work = *sequence->work;
-    const Clock::time_point begin = Clock::now();
+    const Clock::time_point begin = Now();
     try {
       work.drawn = work.sampler.Sample(runner_.logits(at), sequence->tokens, work.draw_stream,
                                        static_cast<uint64_t>(sequence->length()));
     } catch (const std::bad_alloc&) {
       work.draw_failed = true;  // the row may have changed already
     }
-    work.draw_ms = MsBetween(begin, Clock::now());
+    work.draw_ms = MsBetween(begin, Now());
   });
 }
 
@@ -531,7 +532,7 @@ void Engine::DrawTogether(std::span<const Chunk> chunks) {
 double Engine::DraftByModel(const Plan& plan) {
   const std::span<DraftAsk> asks = scheduler_.draft_asks();
   if (!drafter_ || asks.empty()) return 0;
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = Now();
   try {
     drafter_->Choose(asks, plan.tokens, scheduler_.draft_room(), scheduler_.costs());
   } catch (const std::bad_alloc&) {
@@ -562,7 +563,7 @@ double Engine::DraftByModel(const Plan& plan) {
   }
   counts_.draft_passes = static_cast<uint64_t>(drafter_->passes());
   if (!drafted) counts_.draft_failures++;
-  return MsBetween(begin, Clock::now());
+  return MsBetween(begin, Now());
 }
 
 void Engine::Count(const Chunk& chunk) {
@@ -615,7 +616,7 @@ void Engine::Score(const Chunk& chunk, int64_t row) {
     const TokenId next = sequence.tokens[static_cast<size_t>(chunk.begin + chunk.score_begin + i + 1)];
     TokenEvent event{.token = next, .prompt = true};
     event.top = TopLogprobs(runner_.logits(row + i), work.prompt_logprobs, next, event.logprob.emplace());
-    event.at = Clock::now();
+    event.at = Now();
     work.outbox->Push(std::move(event));
   }
   sequence.scored_tokens = chunk.begin + chunk.score_begin + chunk.score_rows + 1;
@@ -625,7 +626,7 @@ void Engine::Score(const Chunk& chunk, int64_t row) {
 bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
   Work& work = *sequence.work;
   const std::span<float> logits = runner_.logits(row);
-  const Clock::time_point begin = Clock::now();
+  const Clock::time_point begin = Now();
   SleepIfPlanted(Stage::kSample);
   if (work.draw_failed) throw std::bad_alloc();
   if (work.logprobs >= 0) raw_logits_.assign(logits.begin(), logits.end());  // the sampler changes the row
@@ -646,7 +647,7 @@ bool Engine::Sample(Sequence& sequence, int64_t row, double step_ms) {
   if (work.logprobs >= 0) {
     event.top = TopLogprobs(raw_logits_, work.logprobs, *token, event.logprob.emplace());
   }
-  event.at = Clock::now();
+  event.at = Now();
   event.sample_ms = draw_ms + MsBetween(begin, event.at);
   (first ? counts_.ttft : counts_.gap).Add(MsBetween(first ? work.submitted : work.last_token, event.at) / 1000);
   work.last_token = event.at;
@@ -680,7 +681,7 @@ void Engine::End(Sequence& ended, FinishReason reason, std::optional<Error> erro
   work.summary.cache_miss = sequence->miss;
   work.summary.reason = reason;
   work.summary.error = std::move(error);
-  work.summary.at = Clock::now();
+  work.summary.at = Now();
   work.summary.preemptions = sequence->preemptions;
   if (!work.begun) {
     work.summary.queue_ms = MsBetween(work.submitted, work.summary.at);

@@ -50,6 +50,8 @@ struct EngineOptions {
   backend::Program* draft_program = nullptr;
   int64_t draft_vocab = 0;        // logits of a row of it; equal ids are equal tokens
   double draft_cost_ratio = 0.5;  // time of its steps over the first model's, until both were measured
+  // The clock by which steps are measured; none: the real one. What is drafted follows from it, so tests bring their own. Thread-safe.
+  std::function<Clock::time_point()> now = {};
 };
 
 // How long a step took, and what is expected of one of the same sequences without drafts; none where nothing was drafted.
@@ -113,6 +115,7 @@ class Engine {
   Status CheckSpeculation(Speculation speculation) const;
   bool can_speculate() const;
   Status CheckPin(const Request& request) const;
+  Clock::time_point Now() const { return options_.now ? options_.now() : Clock::now(); }
   int64_t NowMs() const;
   Result<std::unique_ptr<Sequence>> NewSequence(const Request& request) const;
   std::optional<std::string> CacheRoot(const Request& request) const;

@@ -4,16 +4,24 @@
 //   FakeProgram program(kVocab);
 //   FakeProgram recurrent(kVocab, /*recurrent=*/true);   // looks into the sequence's slot instead, which holds a hash of all tokens
 //   std::vector<TokenId> answer = FakeProgram::Expected(prompt, 10, kVocab);
+//   program.LetRun(0);                                   // steps wait, while the test does what must come before them; then
+//   program.LetAllRun();
+//   FakeClock clock; program.clock = &clock;             // with EngineOptions::now: steps take the time that step_ms says, by this clock
 #pragma once
 
 #include <atomic>
 #include <chrono>
+#include <climits>
+#include <condition_variable>
 #include <cstring>
+#include <functional>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "backend/backend.h"
 #include "base/token_id.h"
+#include "engine/request.h"
 
 namespace ridge::engine::test {
 
@@ -65,6 +73,19 @@ class FakeState : public backend::StateStore {
   int64_t copies = 0;
 };
 
+// Time that passes with the steps of programs alone, so that what follows from measured times does not follow from the machine.
+class FakeClock {
+ public:
+  Clock::time_point now() const { return Clock::time_point(std::chrono::microseconds(us_)); }
+  std::function<Clock::time_point()> Source() const {
+    return [this] { return now(); };
+  }
+  void Pass(int64_t us) { us_ += us; }
+
+ private:
+  std::atomic<int64_t> us_ = 1;
+};
+
 class FakeProgram : public backend::Program {
  public:
   explicit FakeProgram(int64_t vocab, bool recurrent = false) : vocab_(vocab), recurrent_(recurrent) {}
@@ -81,6 +102,21 @@ class FakeProgram : public backend::Program {
     return answer;
   }
 
+  // The steps after the n-th wait. Not for ever, so that a test that has failed ends.
+  void LetRun(int n) {
+    {
+      const std::lock_guard lock(gate_);
+      let_run_ = n;
+    }
+    changed_.notify_all();
+  }
+  void LetAllRun() { LetRun(INT_MAX); }
+  // Until so many steps have begun, which may wait in there.
+  bool Begun(int n) {
+    std::unique_lock lock(gate_);
+    return changed_.wait_for(lock, kPatience, [&] { return steps >= n; });
+  }
+
   // The likeliest token, modulo the vocabulary: by the hash of all tokens.
   virtual uint64_t Choose(uint64_t hash, std::span<const TokenId> /*tokens*/) const { return hash; }
 
@@ -95,10 +131,19 @@ class FakeProgram : public backend::Program {
   }
 
   Status Run(const backend::Step& step, backend::StateStore& store, std::span<float> logits) override {
-    steps++;
+    {
+      std::unique_lock lock(gate_);
+      steps++;
+      changed_.notify_all();
+      changed_.wait_for(lock, kPatience, [&] { return steps <= let_run_; });
+    }
     largest_step = std::max(largest_step.load(), step.tokens.size());
     computed_tokens += step.tokens.size();
-    if (step_ms > 0) std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
+    if (clock != nullptr) {
+      clock->Pass(kLeastUs + 1000 * step_ms);
+    } else if (step_ms > 0) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(step_ms));
+    }
     if (steps == fail_at_step) return Fail(Code::kInternal, "the fake program fails here");
     auto& state = static_cast<FakeState&>(store);
     const size_t sequences = step.seq_start.size() - 1, table = step.page_table.size() / sequences;
@@ -151,8 +196,11 @@ class FakeProgram : public backend::Program {
 
   std::atomic<int> steps = 0, fail_at_step = -1, step_ms = 0;
   std::atomic<size_t> largest_step = 0, computed_tokens = 0, rows = 0, most_rows = 0;
+  FakeClock* clock = nullptr;  // borrowed; none: step_ms is slept
 
  private:
+  static constexpr std::chrono::seconds kPatience{60};
+  static constexpr int64_t kLeastUs = 50;  // of a step by the clock
   static constexpr uint64_t kSeed = 1469598103934665603u;
   static uint64_t Mix(uint64_t hash, TokenId token) {
     hash = (hash ^ static_cast<uint64_t>(token)) * 0x9E3779B97F4A7C15u;
@@ -162,6 +210,9 @@ class FakeProgram : public backend::Program {
   int64_t vocab_;
   bool recurrent_;
   std::vector<backend::PlanEntry> plan_;
+  std::mutex gate_;
+  std::condition_variable changed_;
+  int let_run_ = INT_MAX;
 };
 
 }  // namespace ridge::engine::test

@@ -63,6 +63,7 @@ TEST_P(NoMemory, ARequestWhoseResultsCannotBeTakenFailsAlone) {
       Arming program(kVocab, GetParam());
       program.arm_at_step = step;
       program.allocation = allocation;
+      program.LetRun(0);
       auto engine = std::move(*Engine::Start(&program, {.vocab = kVocab,
                                                         .context_tokens = 60,
                                                         .step_tokens = 32,
@@ -81,12 +82,13 @@ TEST_P(NoMemory, ARequestWhoseResultsCannotBeTakenFailsAlone) {
                                              if (program.steps >= program.arm_at_step) fail_at = 0;
                                            }}));
       }
+      program.LetAllRun();
       int failed = 0;
       for (size_t i = 0; i < 3; i++) {
         std::vector<TokenId> ids;
         TokenEvent event;
         Outbox::Got got;
-        while ((got = tickets[i].outbox->Next(10s, event)) == Outbox::Got::kToken) ids.push_back(event.token);
+        while ((got = tickets[i].outbox->Next(120s, event)) == Outbox::Got::kToken) ids.push_back(event.token);
         ASSERT_EQ(got, Outbox::Got::kEnd) << "step " << step << ", allocation " << allocation;
         const Summary& summary = tickets[i].outbox->summary();
         if (summary.reason == FinishReason::kFailed) {
@@ -103,7 +105,7 @@ TEST_P(NoMemory, ARequestWhoseResultsCannotBeTakenFailsAlone) {
       const auto after = engine->Submit({.prompt = {9, 9, 9}, .max_tokens = 4, .sampling = {.temperature = 0}});
       std::vector<TokenId> ids;
       TokenEvent event;
-      while (after->outbox->Next(10s, event) == Outbox::Got::kToken) ids.push_back(event.token);
+      while (after->outbox->Next(120s, event) == Outbox::Got::kToken) ids.push_back(event.token);
       EXPECT_EQ(ids, FakeProgram::Expected({9, 9, 9}, 4, kVocab));
     }
   }
@@ -136,7 +138,7 @@ TEST_P(NoMemory, AGroupIsAcceptedWholeOrNotAtAll) {
       for (const Ticket& ticket : *tickets) {
         std::vector<TokenId> ids;
         TokenEvent event;
-        while (ticket.outbox->Next(10s, event) == Outbox::Got::kToken) ids.push_back(event.token);
+        while (ticket.outbox->Next(120s, event) == Outbox::Got::kToken) ids.push_back(event.token);
         EXPECT_EQ(ids, FakeProgram::Expected(request.prompt, 2, kVocab));
       }
     }
@@ -168,7 +170,7 @@ TEST_P(NoMemory, AnAllocationThatFailsAnywhereEndsOneRequestAtMost) {
       ArmingOthers program(kVocab, GetParam());
       program.arm_at_step = step;
       program.allocation = allocation;
-      program.step_ms = step == 1 ? 2 : 0;  // so that the others are there when the first step ends
+      program.LetRun(0);  // all are there when the first step ends
       auto engine = std::move(*Engine::Start(&program, {.vocab = kVocab,
                                                         .context_tokens = 60,
                                                         .step_tokens = 16,
@@ -188,13 +190,14 @@ TEST_P(NoMemory, AnAllocationThatFailsAnywhereEndsOneRequestAtMost) {
                                            .tenant = std::string(20, static_cast<char>('a' + i)),
                                            .speculation = Speculation::kLookup}));
       }
+      program.LetAllRun();
       const auto where = [&] { return "step " + std::to_string(step) + ", allocation " + std::to_string(allocation); };
       int failed = 0;
       for (size_t i = 0; i < tickets.size(); i++) {
         std::vector<TokenId> ids;
         TokenEvent event;
         Outbox::Got got;
-        while ((got = tickets[i].outbox->Next(10s, event)) == Outbox::Got::kToken) ids.push_back(event.token);
+        while ((got = tickets[i].outbox->Next(120s, event)) == Outbox::Got::kToken) ids.push_back(event.token);
         ASSERT_EQ(got, Outbox::Got::kEnd) << where();
         const Summary& summary = tickets[i].outbox->summary();
         if (summary.reason == FinishReason::kFailed) {
@@ -212,7 +215,7 @@ TEST_P(NoMemory, AnAllocationThatFailsAnywhereEndsOneRequestAtMost) {
       const auto after = engine->Submit({.prompt = {9, 9, 9}, .max_tokens = 4, .sampling = {.temperature = 0}});
       std::vector<TokenId> ids;
       TokenEvent event;
-      while (after->outbox->Next(10s, event) == Outbox::Got::kToken) ids.push_back(event.token);
+      while (after->outbox->Next(120s, event) == Outbox::Got::kToken) ids.push_back(event.token);
       if (after->outbox->summary().reason != FinishReason::kFailed)  // the failure may have come as late as this
         EXPECT_EQ(ids, FakeProgram::Expected({9, 9, 9}, 4, kVocab)) << where();
     }
@@ -386,7 +389,7 @@ TEST_P(NoMemory, ADrawWithoutMemoryFailsItsRequestAlone) {
     std::vector<std::vector<TokenId>> all(3);
     for (size_t i = 0; i < 3; i++) {
       TokenEvent event;
-      while (tickets[i].outbox->Next(10s, event) == Outbox::Got::kToken) all[i].push_back(event.token);
+      while (tickets[i].outbox->Next(120s, event) == Outbox::Got::kToken) all[i].push_back(event.token);
       const Summary& summary = tickets[i].outbox->summary();
       if (summary.reason != FinishReason::kFailed) continue;
       EXPECT_EQ(summary.error->code, Code::kResourceExhausted);

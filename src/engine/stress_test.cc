@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <optional>
 #include <random>
 
 #include "engine/engine.h"
@@ -18,6 +19,7 @@ using test::FakeProgram;
 using namespace std::chrono_literals;
 
 constexpr int64_t kVocab = 31;
+constexpr auto kPatience = 120s;
 
 struct Asked {
   Request request;
@@ -26,11 +28,12 @@ struct Asked {
   bool cancelled = false;
 };
 
-// RIDGE_STRESS_S=7200 in the environment runs it as long; a moment otherwise.
-double Seconds() {
+// RIDGE_STRESS_S=7200 in the environment runs it as long; so many requests otherwise.
+std::optional<double> Seconds() {
   const char* given = std::getenv("RIDGE_STRESS_S");
-  return given == nullptr ? 0.5 : std::atof(given);
+  return given == nullptr ? std::nullopt : std::optional(std::atof(given));
 }
+constexpr int kStressRequests = 3000;
 
 class Stress : public ::testing::TestWithParam<bool> {};  // recurrent
 INSTANTIATE_TEST_SUITE_P(Engine, Stress, ::testing::Bool());
@@ -61,7 +64,7 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
     std::vector<TokenId> ids;
     TokenEvent event;
     size_t scored = 1;
-    for (Outbox::Got got; (got = a.ticket.outbox->Next(20s, event)) != Outbox::Got::kEnd;) {
+    for (Outbox::Got got; (got = a.ticket.outbox->Next(kPatience, event)) != Outbox::Got::kEnd;) {
       ASSERT_NE(got, Outbox::Got::kNothing);
       if (event.prompt) {
         ASSERT_TRUE(a.scores && ids.empty() && event.token == a.request.prompt.at(scored++));
@@ -81,8 +84,9 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
     talk.insert(talk.end(), ids.begin(), ids.end());
     if (talk.size() > 90) talk.resize(below(20));
   };
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(Seconds());
-  while (std::chrono::steady_clock::now() < end) {
+  const std::optional<double> seconds = Seconds();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds.value_or(0));
+  for (int i = 0; seconds ? std::chrono::steady_clock::now() < end : i < kStressRequests; i++) {
     Request request{.prompt = conversations[below(conversations.size())],
                     .max_tokens = static_cast<int64_t>(below(30)),
                     .sampling = {.temperature = 0},
@@ -151,17 +155,24 @@ TEST_P(Stress, CancelsAtEveryStepFreeThePagesWithinOne) {
     for (size_t n = 1 + below(50); n > 0; n--) prompt.push_back(static_cast<TokenId>(below(3)));
     Ticket beside;
     if (i % 2 == 1) beside = *engine->Submit({.prompt = {1, 2, 3}, .sampling = {.temperature = 0}});
+    // So that the cancel finds it running, however late it comes: its answer takes twice as many.
+    int let_run = program.steps + 30;
+    program.LetRun(let_run);
     const Ticket ticket = *engine->Submit({.prompt = prompt,
                                            .sampling = {.temperature = 0},
                                            .use_cache = below(3) != 0,
                                            .speculation = Speculation::kAuto,
                                            .notify = [end_step, &program] { *end_step = program.steps.load(); }});
-    for (size_t wait = below(20); wait > 0; wait--) {
-      if (ticket.outbox->Next(20s, event) != Outbox::Got::kToken) break;
+    for (size_t wait = below(20); wait > 0;) {
+      const Outbox::Got got = ticket.outbox->Next(20ms, event);
+      if (got == Outbox::Got::kEnd) break;
+      if (got == Outbox::Got::kToken) wait--;
+      if (got == Outbox::Got::kNothing) program.LetRun(++let_run);
     }
     engine->Cancel(ticket.id);
     const int step = program.steps;
-    while (ticket.outbox->Next(20s, event) == Outbox::Got::kToken) {
+    program.LetAllRun();
+    while (ticket.outbox->Next(kPatience, event) == Outbox::Got::kToken) {
     }
     ASSERT_TRUE(ticket.outbox->finished());
     if (ticket.outbox->summary().reason == FinishReason::kCancelled) {
@@ -172,7 +183,7 @@ TEST_P(Stress, CancelsAtEveryStepFreeThePagesWithinOne) {
       ASSERT_EQ(engine->Stats().pages_held, 0) << "cancel " << i;
     } else {
       engine->Cancel(beside.id);
-      while (beside.outbox->Next(20s, event) == Outbox::Got::kToken) {
+      while (beside.outbox->Next(kPatience, event) == Outbox::Got::kToken) {
       }
     }
   }
