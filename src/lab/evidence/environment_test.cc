@@ -1,10 +1,12 @@
 #include "lab/evidence/environment.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <string>
 
 namespace ridge::lab {
 namespace {
@@ -32,7 +34,7 @@ TEST(Environment, HasAll35FieldsEachKnownOrWithItsReason) {
 }
 
 TEST(Environment, ReadsWhatAMachineTells) {
-  const fs::path root = fs::path(::testing::TempDir()) / "ridge-environment";
+  const fs::path root = fs::path(::testing::TempDir()) / ("ridge-environment-" + std::to_string(getpid()));
   fs::remove_all(root);
   const auto put = [&](const std::string& name, const std::string& text) {
     fs::create_directories((root / name).parent_path());
@@ -70,6 +72,7 @@ TEST(Environment, ReadsWhatAMachineTells) {
   EXPECT_NE(value("hw_notes").get<std::string>().find("governor powersave, microcode 0xa1, power mode pmode:0002"),
             std::string::npos);
   EXPECT_EQ(e["machine"]["power_mode"], "pmode:0002");
+  fs::remove_all(root);
 }
 
 }  // namespace

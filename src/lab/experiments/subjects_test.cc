@@ -1,4 +1,7 @@
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
 
 #include "lab/load/load.h"
 #include "lab/subjects/asked.h"
@@ -14,6 +17,12 @@ AskedRequest Request(std::string id, std::string text, double sent, double first
   return r;
 }
 
+// Of this test alone: others run beside it.
+std::string RunFile() {
+  return testing::TempDir() + "asked-" + testing::UnitTest::GetInstance()->current_test_info()->name() + "-" +
+         std::to_string(getpid()) + ".json";
+}
+
 TEST(Asked, FiguresFollowFromTheRecord) {
   AskedRun run{.subject = "serve", .version = "ridge 1", .concurrency = 2, .max_tokens = 48, .duration_s = 4};
   run.settings = {
@@ -21,7 +30,7 @@ TEST(Asked, FiguresFollowFromTheRecord) {
   run.model_bytes = 1000;
   run.requests = {Request("en-fact", "Paris", 0, 0.1, 1.1, 11), Request("en-json", "no", 1, 1.2, 2.2, 21),
                   Request("p1", "", 2, 2.3, 3.3, 31)};
-  const std::string path = testing::TempDir() + "asked.json";
+  const std::string path = RunFile();
   ASSERT_TRUE(WriteAsked(run, path));
   const RunOutput out = ParseAsked(ReadText(path).value()).value();
   ASSERT_EQ(out.tests.size(), 4u);
@@ -52,7 +61,7 @@ TEST(Asked, WhatTheSubjectItselfTellsGoesFirst) {
   AskedRun run{.subject = "serve"};
   run.requests = {Request("p1", "x", 0, 0.1, 1.1, 11)};
   run.requests[0].timings = {{"predicted_per_second", 99.5}, {"prompt_per_second", 500}};
-  const std::string path = testing::TempDir() + "asked.json";
+  const std::string path = RunFile();
   ASSERT_TRUE(WriteAsked(run, path));
   const RunOutput out = ParseAsked(ReadText(path).value()).value();
   EXPECT_EQ(out.measures.decode_per_second, 99.5);
