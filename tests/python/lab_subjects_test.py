@@ -5,6 +5,7 @@
 import json
 import os
 import re
+import signal
 import stat
 import subprocess
 import sys
@@ -217,6 +218,31 @@ class Subjects(unittest.TestCase):
         with open(self.path("alone.lab/runs/0006.json"), encoding="utf-8") as file:
             self.assertIn("there is no", json.load(file)["not_asked"])
 
+    def test_a_port_that_another_took_in_between_is_left_to_it(self):
+        # The first time that this server is started somebody else listens on its port: a copy of it that answers, but is not the one that was started.
+        thief = self.path("thief")
+        theft = f"""
+import os, subprocess, time, urllib.request
+if flag("--port", "0") != "0" and "thief" not in sys.argv and not os.path.exists({thief!r}):
+    with open({thief!r}, "w") as file:
+        print(subprocess.Popen([sys.executable, *sys.argv, "thief"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).pid, file=file)
+    while True:
+        try:
+            urllib.request.urlopen("http://127.0.0.1:" + flag("--port", "0") + "/health")
+            break
+        except OSError:
+            time.sleep(0.01)
+    sys.exit("the address is in use")
+class Handler("""
+        self.program("llama-server", FAKE_SERVER.replace("/usr/bin/env python3", sys.executable).replace("\nclass Handler(", theft, 1))
+        toml = self.experiment("llama-server", 'flag = "t"\nvalues = [1, 2]', 'm = "a.gguf"', "prompts = 1", f'program = "{self.folder}/"')
+        try:
+            document = json.loads(run("run", toml, "--json").stdout)
+        finally:
+            with open(thief, encoding="utf-8") as file:
+                os.kill(int(file.read()), signal.SIGKILL)
+        self.assertEqual(self.figures(document), self.ASKED)
+
     def test_openvino_without_its_package_says_so(self):
         python = self.program("python", "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'openvino_genai'\" >&2\nexit 1\n")
         toml = self.experiment("openvino", 'flag = "t"\nvalues = [1, 2]', 'm = "model"', "prompts = 1", f'program = "{python}"')
@@ -232,7 +258,7 @@ class Subjects(unittest.TestCase):
 
     @unittest.skipIf(MISSING, MISSING)
     def test_the_trace_holds_phases_steps_and_ops_unless_nothing_is_observed(self):
-        toml = self.experiment("bench", 'flag = "observer"\nvalues = ["off", "on"]', f'm = "{self.tiny()}"\np = 40\nn = 40\nub = 8')
+        toml = self.experiment("bench", 'flag = "observer"\nvalues = ["off", "on"]', f'm = "{self.tiny()}"\nt = 1\np = 40\nn = 40\nub = 8')
         run("run", toml, "-o", self.path("o.lab"))
         with open(self.path("o.lab/trace.json"), encoding="utf-8") as file:
             events = [e for e in json.load(file)["traceEvents"] if e["ph"] == "X"]

@@ -48,6 +48,24 @@ Result<Usage> Wait(pid_t pid, const std::string& program) {
                Seconds(usage.ru_utime) + Seconds(usage.ru_stime), static_cast<double>(usage.ru_maxrss) / 1024};
 }
 
+// The port of loopback that could be bound; 0: any.
+Result<int> Bound(int port) {
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  const int ended = port != 0;  // connections that ended just now are nobody's, as for the servers that are started
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  socklen_t size = sizeof(address);
+  const bool ok = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &ended, sizeof(ended)) == 0 &&
+                  bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
+                  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
+  const int error = errno;
+  if (fd >= 0) close(fd);
+  if (!ok) return Fail(Code::kUnavailable, "no port of loopback is free").Found(std::strerror(error));
+  return ntohs(address.sin_port);
+}
+
 }  // namespace
 
 Result<Usage> RunProcess(const std::vector<std::string>& command, const std::string& out, const std::string& err) {
@@ -81,17 +99,7 @@ Result<Usage> Child::Stop() {
   return Wait(pid, program_);
 }
 
-Result<int> FreePort() {
-  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  const bool ok = fd >= 0 && bind(fd, reinterpret_cast<sockaddr*>(&address), size) == 0 &&
-                  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) == 0;
-  if (fd >= 0) close(fd);
-  if (!ok) return Fail(Code::kUnavailable, "no port of loopback is free").Found(std::strerror(errno));
-  return ntohs(address.sin_port);
-}
+Result<int> FreePort() { return Bound(0); }
+bool IsFree(int port) { return Bound(port).has_value(); }
 
 }  // namespace ridge::lab

@@ -41,7 +41,8 @@ class Child {
   std::string program_;
 };
 
-// A port of loopback that was free just now.
+// A port of loopback that was free just now; whether one is.
 Result<int> FreePort();
+bool IsFree(int port);
 
 }  // namespace ridge::lab

@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr double kReadySeconds = 300;
+constexpr int kMostPorts = 3;  // that are tried
 
 // CPU time of this process: who asks works too, and is no neighbour.
 double OwnCpu() {
@@ -93,28 +94,36 @@ class Started : public Subject {
   }
 
   Result<Usage> Run(const Experiment& e, size_t arm, const RunFiles& files) const override {
-    RIDGE_ASSIGN_OR_RETURN(std::vector<std::string> command, Command(e, arm));
-    RIDGE_ASSIGN_OR_RETURN(const int port, FreePort());
-    AskedRun run{.subject = std::string(name()), .version = VersionOf(command[0], files.out + ".part")};
-    command.insert(command.end(), {"--host", "127.0.0.1", "--port", std::to_string(port)});
-    const std::string said = llama_ ? files.log : files.out + ".part", base = fmt::format("http://127.0.0.1:{}", port);
-    RIDGE_ASSIGN_OR_RETURN(Child child, Child::Start(command, said, files.log));
-    const double own = OwnCpu();
+    RIDGE_ASSIGN_OR_RETURN(const std::vector<std::string> command, Command(e, arm));
+    const std::string said = llama_ ? files.log : files.out + ".part", version = VersionOf(command[0], said);
+    AskedRun run;
+    Usage usage;
     Status asked;
-    const double begin = MonotonicSeconds();
-    bool ready = false;
-    while (child.Running() && MonotonicSeconds() - begin < kReadySeconds) {
-      ready = GetText(base + (llama_ ? "/health" : "/ready"), "", 5).has_value();
-      if (ready) break;
-      usleep(20'000);
+    bool ready = false, alive = false;
+    for (int ports = 1;; ports++) {
+      RIDGE_ASSIGN_OR_RETURN(const int port, FreePort());
+      run = {.subject = std::string(name()), .version = version};
+      std::vector<std::string> full = command;
+      full.insert(full.end(), {"--host", "127.0.0.1", "--port", std::to_string(port)});
+      const std::string base = fmt::format("http://127.0.0.1:{}", port);
+      RIDGE_ASSIGN_OR_RETURN(Child child, Child::Start(full, said, files.log));
+      const double own = OwnCpu();
+      const double begin = MonotonicSeconds();
+      for (ready = false; child.Running() && MonotonicSeconds() - begin < kReadySeconds;) {
+        ready = GetText(base + (llama_ ? "/health" : "/ready"), "", 5).has_value();
+        if (ready) break;
+        usleep(20'000);
+      }
+      if (ready) {
+        asked = AskServer(base, "", WorkloadOf(e, arm), run);
+        if (llama_) AskVersion(base, run);
+      }
+      alive = child.Running();
+      RIDGE_ASSIGN_OR_RETURN(usage, child.Stop());
+      usage.cpu_s = usage.cpu_s.value_or(0) + OwnCpu() - own;
+      // Somebody else may have taken the port in between; who answered there was no subject.
+      if (alive || ports == kMostPorts || IsFree(port)) break;
     }
-    if (ready) {
-      asked = AskServer(base, "", WorkloadOf(e, arm), run);
-      if (llama_) AskVersion(base, run);
-    }
-    const bool alive = child.Running();
-    RIDGE_ASSIGN_OR_RETURN(Usage usage, child.Stop());
-    usage.cpu_s = usage.cpu_s.value_or(0) + OwnCpu() - own;
     if (!alive || !ready || !asked) {
       const std::string why = !ready && alive ? "it was not ready in time"
                               : !alive        ? "it ended by itself"
