@@ -292,6 +292,7 @@ int main(int argc, char** argv) {
   ridge_model* model = NULL;
   ridge_stats stats;
   ridge_model_info info;
+  size_t i;
   if (argc != 2) return 2;
   options.path = argv[1];
   options.threads = 2;
@@ -299,7 +300,9 @@ int main(int argc, char** argv) {
   CHECK(ridge_model_load(&options, &model, NULL) == RIDGE_OK);
   CHECK(ridge_model_get_info(model, &info, NULL) == RIDGE_OK && strcmp(info.architecture, "llama") == 0);
   CHECK(info.threads == 2 && info.has_chat_template == 1 && info.context_tokens == 30000 && info.vocab > 256);
-  CHECK(info.n_notes == 1 && strstr(info.notes[0], "20000") != NULL);
+  for (i = 0; i < info.n_notes && strstr(info.notes[i], "20000") == NULL; i++) {
+  }
+  CHECK(i < info.n_notes); /* beside others, of a machine with one processor for instance */
   life_cycle(model);
   chat(model);
   cancel(model);

@@ -78,20 +78,20 @@ class Service(unittest.TestCase):
 
     def test_a_server_that_sleeps(self):
         for told in ("ridge", "timings"):
-            with Stub(0.02, more_s=0.06, told=told) as stub:
+            with Stub(0.1, more_s=0.4, told=told) as stub:
                 d = self.verdict(stub.url)
             self.assertEqual((d["verdict"]["bottleneck"], d["verdict"]["cause"]), ("service", "server"), d["verdict"])
             self.assertGreater(d["shares"]["service"]["low"], 0.5)
             self.assertTrue(any("proxies" in a["action"] for a in d["actions"]))
 
     def test_a_slow_client(self):
-        with Stub(0.02) as stub:
-            d = self.verdict(stub.url, "--client-delay", "20")
+        with Stub(0.05) as stub:
+            d = self.verdict(stub.url, "--client-delay", "100")
         self.assertEqual((d["verdict"]["bottleneck"], d["verdict"]["cause"]), ("service", "client"), d["verdict"])
         self.assertGreater(d["http"]["client_share"], 0.5)
 
     def test_without_a_model_nothing_is_said_about_the_engine(self):
-        with Stub(0.25) as stub:
+        with Stub(1.0) as stub:
             d = self.verdict(stub.url)
         self.assertEqual(d["verdict"]["bottleneck"], "undetermined")
         self.assertIsNone(d["decode"]["seconds"])

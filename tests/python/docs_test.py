@@ -87,7 +87,7 @@ class Docs(unittest.TestCase):
                 if words[0] != "ridge" or words[1] in NETWORK or (MODEL in words and not have_model):
                     continue
                 with self.subTest(page=page, command=" ".join(words)):
-                    done = run([RIDGE, *words[1:]], cwd=folder)
+                    done = run([RIDGE, *words[1:]], cwd=folder, env={**os.environ, "XDG_CACHE_HOME": os.path.join(folder, "cache")})
                     self.assertEqual(done.returncode, 0, done.stderr.decode("utf-8", "replace")[-500:])
                     self.assertTrue(done.stdout.strip() or words[1] == "list", "nothing on stdout")
                     ran += 1

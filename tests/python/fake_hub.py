@@ -150,7 +150,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             if speed:
                 time.sleep(len(part) / speed)
         if "stall_after" in step:
-            self.server.hub.stop.wait(20)
+            self.server.hub.stop.wait(600)
         if "cut" in step or "stall_after" in step:
             self.close_connection = True
             self.connection.shutdown(socket.SHUT_RDWR)

@@ -13,8 +13,9 @@ requirement = args[args.index("--") + 1]
 folder = os.path.join(root, requirement)
 if os.environ.get("FAKE_PIP_SLEEP") and not os.path.exists(os.path.join(root, "slept")):
     open(os.path.join(root, "slept"), "w").close()
-    with open(os.path.join(root, "pid"), "w") as out:
+    with open(os.path.join(root, "pid.new"), "w") as out:
         out.write(str(os.getpid()))
+    os.rename(out.name, os.path.join(root, "pid"))  # whole as soon as it is there
     print("Downloading x.whl (10.0 MB)")
     time.sleep(float(os.environ["FAKE_PIP_SLEEP"]))
 if not os.path.isdir(folder):

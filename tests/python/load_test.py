@@ -18,8 +18,8 @@ RIDGE = os.environ.get("RIDGE_BIN", "build/release/bin/ridge")
 class Stub:
     """Streams `tokens` chunks to each request. stall: (request number, seconds) in which the whole server stands still."""
 
-    def __init__(self, tokens=2, stall=None, mode="good", usage=True):
-        self.tokens, self.stall, self.mode, self.usage = tokens, stall, mode, usage
+    def __init__(self, tokens=2, stall=None, mode="good", usage=True, warmup=0, at_once=1):
+        self.tokens, self.stall, self.mode, self.usage, self.warmup, self.at_once = tokens, stall, mode, usage, warmup, at_once
         self.requests, self.bodies, self.most, self.now = 0, [], 0, 0
         ready = threading.Event()
         self.loop = asyncio.new_event_loop()
@@ -36,7 +36,7 @@ class Stub:
 
         self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
-        ready.wait(10)
+        assert ready.wait(120)
         self.url = f"http://127.0.0.1:{self.port}"
 
     def close(self):
@@ -82,6 +82,10 @@ class Stub:
             time.sleep(self.stall[1])  # not asyncio's: nobody is served
         if self.mode == "slow":
             await asyncio.sleep(0.02)
+            # The first after the warm-up are answered when all are there that may be at once: they need not come within a time.
+            end = time.monotonic() + 120
+            while number > self.warmup and self.most < self.at_once and time.monotonic() < end:
+                await asyncio.sleep(0.005)
         self.now -= 1
         if self.mode == "fails" or (self.mode == "fails later" and number % 2 == 1 and number > 1):
             text = b'{"error": {"message": "out of order"}}'
@@ -109,7 +113,7 @@ class Stub:
 
 
 def run(*args, status=0):
-    done = subprocess.run([RIDGE, "load", *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=120)
+    done = subprocess.run([RIDGE, "load", *args], stdin=subprocess.DEVNULL, capture_output=True, timeout=300)
     if done.returncode != status:
         raise AssertionError(f"{args}: status {done.returncode}, {done.stderr.decode()}")
     return done
@@ -125,15 +129,15 @@ class Load(unittest.TestCase):
         return json.loads(run(stub.url, *args, "--json").stdout)
 
     def test_a_stall_shows_in_what_counts_from_the_schedule(self):
-        """The server stands still once, for 0.8 s; 2 requests notice while they are under way, and some 200 because they had to wait."""
-        stub = self.stub(stall=(100, 0.8))
-        d = self.load(stub, "--rate", "250", "--arrivals", "constant", "--concurrency", "2", "--requests", "700", "--max-tokens", "2")
-        self.assertEqual((d["completed"], d["failed"], d["loop"]), (700, 0, "open"))
+        """The server stands still once, for 4 s; 2 requests notice while they are under way, and some 1000 because they had to wait."""
+        stub = self.stub(stall=(100, 4))
+        d = self.load(stub, "--rate", "250", "--arrivals", "constant", "--concurrency", "2", "--requests", "1200", "--max-tokens", "2")
+        self.assertEqual((d["completed"], d["failed"], d["loop"]), (1200, 0, "open"))
         for name in ("ttft_ms", "e2e_ms"):
             scheduled, sent = d[name]["scheduled"], d[name]["sent"]
-            self.assertGreater(scheduled["p99"], 500)
-            self.assertLess(sent["p99"], 400)
-            self.assertGreater(sent["max"], 700)
+            self.assertGreater(scheduled["p99"], 3900)  # that of the twelve that waited longest
+            self.assertLess(sent["p99"], 2500)  # a busy machine may hold some up besides, but not so many for so long
+            self.assertGreater(sent["max"], 3900)
             self.assertGreaterEqual(scheduled["max"], sent["max"])
         self.assertGreater(d["held"], 50)
         self.assertLessEqual(stub.most, 2)
@@ -148,7 +152,7 @@ class Load(unittest.TestCase):
         self.assertGreater(d["ttft_ms"]["sent"]["p90"], 100)
 
     def test_closed_loop_keeps_so_many_in_flight(self):
-        stub = self.stub(mode="slow", tokens=3)
+        stub = self.stub(mode="slow", tokens=3, warmup=2, at_once=4)
         d = self.load(stub, "--concurrency", "4", "--requests", "40", "--warmup", "2")
         self.assertEqual((d["completed"], d["loop"], d["rate"], d["model"]), (40, "closed", None, "stub"))
         self.assertEqual(stub.requests, 42)

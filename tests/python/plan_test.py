@@ -186,7 +186,9 @@ class Files(unittest.TestCase):
                 self.assertEqual(json.load(file), json.loads(run.stdout))
             config = document("run", "-m", self.model, "-p", "hello", "-n", "2", **env)["config"]
             self.assertEqual(config["profile"], path)
-            self.assertEqual({k: config[k] for k in ("n_threads", "n_ubatch")}, json.loads(run.stdout)["settings"])
+            settings = json.loads(run.stdout)["settings"]  # whatever was the fastest here
+            self.assertLessEqual({"n_threads", "n_ubatch"}, set(settings))
+            self.assertEqual({k: config[k] for k in settings}, settings)
             wrong = ridge("tune", "-m", self.model, "-p", "32", XDG_CACHE_HOME="/proc/no")
             self.assertEqual(wrong.returncode, 1)
             self.assertIn(b"-o", wrong.stderr)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import unittest
 
@@ -30,6 +31,43 @@ def ridge(*arguments, stdin=subprocess.DEVNULL, timeout=120, **options):
     else:
         options["stdin"] = stdin
     return subprocess.run([RIDGE, *arguments], capture_output=True, timeout=timeout, **options)
+
+
+class Watched:
+    """A child whose output is read as it comes, so that a test can wait for what it says."""
+
+    def __init__(self, *arguments, stdin=subprocess.DEVNULL):
+        self.process = subprocess.Popen([RIDGE, *arguments], stdin=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        self.out, self.err = bytearray(), bytearray()
+        self.readers = [threading.Thread(target=self.read, args=pair, daemon=True) for pair in ((self.process.stdout, self.out), (self.process.stderr, self.err))]
+        for reader in self.readers:
+            reader.start()
+
+    @staticmethod
+    def read(pipe, to):
+        while piece := os.read(pipe.fileno(), 1 << 16):
+            to += piece
+
+    def until(self, condition, what, seconds=120):
+        end = time.monotonic() + seconds
+        while not condition():
+            if self.process.poll() is not None or time.monotonic() > end:
+                raise AssertionError(f"{what}: status {self.process.poll()}, {bytes(self.err)}")
+            time.sleep(0.01)
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as file:
+            fields = file.read().rsplit(")", 1)[1].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def end(self):
+        """(status, stdout, stderr)"""
+        status = self.process.wait(timeout=120)
+        for reader in self.readers:
+            reader.join(120)
+        self.process.stdout.close()
+        self.process.stderr.close()
+        return status, bytes(self.out), bytes(self.err)
 
 
 def error_lines(run):
@@ -366,12 +404,12 @@ class Tiny(unittest.TestCase):
         path = os.path.join(self.folder, "endless.gguf")
         tiny_model.write_tiny_model(path, context=1 << 20)
         for more in ([], ["--json"]):
-            process = subprocess.Popen([RIDGE, "run", "-m", path, "-p", "the", "-c", "60000", "--ignore-eos", "--temp", "0", *more], stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-            time.sleep(1.5)
-            process.send_signal(signal.SIGINT)
-            out, err = process.communicate(timeout=60)
-            self.assertEqual(process.returncode, 1, err)
+            child = Watched("run", "-m", path, "-p", "the", "-c", "60000", "-t", "1", "--ignore-eos", "--temp", "0", *more)
+            # A document comes at the end alone; but who has worked for a second generates: the model is loaded in a twentieth of it.
+            child.until((lambda: child.cpu_seconds() > 1) if more else (lambda: len(child.out) > 1), "nothing is generated")
+            child.process.send_signal(signal.SIGINT)
+            status, out, err = child.end()
+            self.assertEqual(status, 1, err)
             lines = [line for line in err.decode().splitlines() if line.startswith("error: ")]
             self.assertEqual(len(lines), 1, err)
             if more:
@@ -387,20 +425,19 @@ class Tiny(unittest.TestCase):
         path = os.path.join(self.folder, "endless-chat.gguf")
         tiny_model.write_tiny_model(path, tiny_model.CHATML, context=1 << 20)
         leader, follower = pty.openpty()
-        process = subprocess.Popen([RIDGE, "run", "-m", path, "-c", "60000", "--ignore-eos", "--temp", "0"], stdin=follower, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        child = Watched("run", "-m", path, "-c", "60000", "-t", "1", "--ignore-eos", "--temp", "0", stdin=follower)
         os.close(follower)
         try:
             os.write(leader, b"Hi\n")
-            time.sleep(1.5)
-            process.send_signal(signal.SIGINT)  # ends the answer
-            time.sleep(0.5)
-            self.assertIsNone(process.poll())
-            process.send_signal(signal.SIGINT)  # at the prompt: ends the chat
-            out, err = process.communicate(timeout=60)
+            child.until(lambda: len(child.out) > 1, "nothing is generated")
+            child.process.send_signal(signal.SIGINT)  # ends the answer
+            child.until(lambda: child.err.count(b"> ") == 2, "no second prompt")
+            child.process.send_signal(signal.SIGINT)  # at the prompt: ends the chat
+            status, out, err = child.end()
         finally:
-            process.kill()
+            child.process.kill()
             os.close(leader)
-        self.assertEqual(process.returncode, 0, err)
+        self.assertEqual(status, 0, err)
         self.assertTrue(out)
         self.assertIn("cancelled", err.decode())
 
