@@ -27,8 +27,8 @@ class OpenAI(unittest.TestCase):
         tiny_model.write_tiny_model(model, tiny_model.CHATML, context=20000)
         cls.server = cls.enterClassContext(Server(model, "-np", "4", "-c", "20000", "--alias", "tiny-1"))
         url = f"http://127.0.0.1:{cls.server.port}/v1"
-        cls.client = openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=60, _strict_response_validation=True)
-        cls.loose = openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=60)  # its type for streamed completions forbids a null finish_reason
+        cls.client = openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=Server.PATIENCE_S, _strict_response_validation=True)
+        cls.loose = openai.OpenAI(base_url=url, api_key="none", max_retries=0, timeout=Server.PATIENCE_S)  # its type for streamed completions forbids a null finish_reason
         cls.addClassCleanup(cls.client.close)
         cls.addClassCleanup(cls.loose.close)
 
@@ -77,7 +77,7 @@ class OpenAI(unittest.TestCase):
     def test_a_closed_stream_ends_the_request(self):
         with self.text(max_tokens=19000, stream=True) as stream:
             next(iter(stream))
-        self.server.until(idle, 10)
+        self.server.until(idle)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,8 @@ RIDGE = os.environ.get("RIDGE_BIN", os.path.abspath("build/release/bin/ridge"))
 
 
 class Server:
+    PATIENCE_S = 180  # for what comes at once, but for a machine that does something else
+
     def __init__(self, model, *arguments):
         self.command = [RIDGE, "serve", "-m", model, "--port", "0", "--json", *arguments]
 
@@ -39,15 +41,26 @@ class Server:
         self.child.communicate()
 
     def stop(self, *signals):
-        """(status, stderr) after these signals."""
-        for number in signals:
+        """(status, stderr) after these signals, each sent when the one before was seen: nobody can connect any more."""
+        for i, number in enumerate(signals):
             self.child.send_signal(number)
-            time.sleep(0.05)
-        _, err = self.child.communicate(timeout=60)
+            end = time.monotonic() + self.PATIENCE_S
+            while i + 1 < len(signals) and self.takes_connections():
+                if time.monotonic() > end:
+                    raise AssertionError("the server still takes connections")
+                time.sleep(0.01)
+        _, err = self.child.communicate(timeout=self.PATIENCE_S)
         return self.child.returncode, err
 
+    def takes_connections(self):
+        try:
+            socket.create_connection(("127.0.0.1", self.port), timeout=self.PATIENCE_S).close()
+            return True
+        except ConnectionError:
+            return False
+
     def request(self, method, path, body=None, headers=None):
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=self.PATIENCE_S)
         try:
             connection.request(method, path, body, headers or {})
             answer = connection.getresponse()
@@ -83,7 +96,7 @@ class Server:
                 out[found[1] + (f"{{{labels}}}" if labels else "")] = float(found[3])
         return out
 
-    def until(self, condition, seconds=30):
+    def until(self, condition, seconds=PATIENCE_S):
         """Waits for the metrics to meet a condition; the last ones seen."""
         end = time.monotonic() + seconds
         while not condition(seen := self.metrics()):
@@ -92,7 +105,7 @@ class Server:
             time.sleep(0.02)
         return seen
 
-    def raw(self, data, half_close=False, timeout=20):
+    def raw(self, data, half_close=False, timeout=PATIENCE_S):
         """Everything that comes back for these bytes until the server closes the connection."""
         got = b""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as link:
@@ -109,7 +122,7 @@ class Server:
     def open_stream(self, path, body):
         """A socket on which the answer begins to come."""
         data = json.dumps({**body, "stream": True}).encode()
-        link = socket.create_connection(("127.0.0.1", self.port), timeout=60)
+        link = socket.create_connection(("127.0.0.1", self.port), timeout=self.PATIENCE_S)
         link.sendall(head(path, len(data)) + data)
         return link
 
