@@ -44,24 +44,21 @@ void Watch::Loop() {
   Sampler sampler({.pid = options_.pid, .sys_root = options_.sys_root});
   bool looking = options_.of_child;
   const auto begin = std::chrono::steady_clock::now();
-  std::unique_lock lock(mutex_);
-  for (int64_t n = 1; !stop_; n++) {
-    lock.unlock();
+  // The first sample in any case: it may be over before this thread has begun.
+  for (int64_t n = 1;; n++) {
     if (looking) {
       if (const int64_t child = FirstChild(); child > 0) {
         sampler = Sampler({.pid = child, .sys_root = options_.sys_root});
         looking = false;
       }
     }
-    Sample sample = sampler.Read();
-    lock.lock();
-    samples_.push_back(std::move(sample));
+    samples_.push_back(sampler.Read());
     const auto next = begin + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
                                   std::chrono::duration<double>(options_.interval_s * static_cast<double>(n)));
-    wake_.wait_until(lock, next, [this] { return stop_; });
+    std::unique_lock lock(mutex_);
+    if (wake_.wait_until(lock, next, [this] { return stop_; })) break;
   }
   // The end has a sample too, so that even a short run has rates.
-  lock.unlock();
   samples_.push_back(sampler.Read());
   timespec used{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);

@@ -32,7 +32,8 @@ TEST(Watch, LeavesATimeSeries) {
 
 TEST(Watch, StopsAtOnceWhateverTheInterval) {
   Watch watch({.interval_s = 3600});
-  EXPECT_NE(watch.Stop(), "");
+  const Series series = ParseSeries(watch.Stop()).value();
+  EXPECT_EQ(series.points.size(), 2u) << "its begin and its end, however short it was: that gives rates";
 }
 
 TEST(ParseSeries, WhatIsNoneIsAnErrorWithItsLine) {
