@@ -120,7 +120,7 @@ class Model(unittest.TestCase):
         tiny_model.write_tiny_model(cls.path, context=4096)
 
     def test_document(self):
-        run = ridge("-m", self.path, "-p", "64", "-n", "8", "-r", "3", "-t", "1", "--isa", "scalar", "-ub", "16", "--requests", "6", "--json")
+        run = ridge("-m", self.path, "-p", "64", "-n", "8", "-r", "3", "-t", "1", "--isa", "scalar", "-ub", "16", "--requests", "6", "--time", "3600", "--json")
         self.assertEqual(run.returncode, 0, run.stderr)
         d = json.loads(run.stdout)
         self.assertIn(d["verdict"]["bottleneck"], NAMES | {"service", "undetermined"})
