@@ -368,7 +368,7 @@ class Tiny(unittest.TestCase):
             self.assertEqual(d["bound"] is None, d["ceiling_reason"] is not None)
             self.assertLessEqual(d["ttft_ms"], d["total_ms"])
             self.assertGreaterEqual(d["ttft_ms"], d["prompt_ms"])
-        run = ridge("run", "-m", self.base, "-p", "the", "-n", "3")
+        run = ridge("run", "-m", self.base, "-p", "the", "-n", "3", "--temp", "0", "--ignore-eos")
         for word in ("load", "tokenize", "prefill", "decode", "sample", "detokenize", "total"):
             self.assertIn(word, run.stderr.decode())
 
