@@ -20,7 +20,7 @@ VENV = os.path.join(ROOT, "build", "venv")
 REQUIREMENTS = os.path.join(ROOT, "tests", "python", "requirements.txt")
 JOBS = len(os.sched_getaffinity(0))
 FUZZ_SECONDS = 60
-PYTHON_FILE_LIMIT_S = 1500
+PYTHON_FILE_LIMIT_S = 3600
 SMALL_MODELS = ("smollm2:135m", "gemma3:270m")
 
 

@@ -1,9 +1,11 @@
 #include "lab/experiments/catalogue.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
+#include <string>
 
 #include "lab/experiments/experiment.h"
 #include "lab/monitor/power.h"
@@ -89,7 +91,7 @@ TEST(Catalogue, QualityIsAskedOncePerValueAtTheEnd) {
 }
 
 TEST(Power, GovernorsAreReadSetAndReadBack) {
-  const std::string root = testing::TempDir() + "power_test";
+  const std::string root = testing::TempDir() + "ridge-power-" + std::to_string(getpid());
   std::filesystem::remove_all(root);
   EXPECT_NE(ReadPowerModes(root).reason.find("cpufreq"), std::string::npos);
   for (const char* cpu : {"cpu0", "cpu1"}) {
@@ -107,6 +109,7 @@ TEST(Power, GovernorsAreReadSetAndReadBack) {
       << "# x\n< POWER_MODEL ID=0 NAME=MAXN >\nCPU 1\n< POWER_MODEL ID=1 NAME=15W >\n";
   EXPECT_EQ(ReadPowerModes(root).names, (std::vector<std::string>{"0", "1"}));
   EXPECT_TRUE(ReadPowerModes(root).nvpmodel);
+  std::filesystem::remove_all(root);
 }
 
 }  // namespace
