@@ -179,16 +179,18 @@ class Evidence(unittest.TestCase):
         self.assertTrue(any("recorded as not runnable here" in h for a in document["acceptance"] for h in a["have"]))
 
     def test_a_killed_experiment_loses_one_run_at_most(self):
-        script, calls = self.path("slow.sh"), self.path("calls")
-        self.write("slow.sh", f'#!/bin/sh\necho x >> "{calls}"\nsleep 0.1\necho "[{{\\"n_prompt\\": 8, \\"n_threads\\": $2, \\"avg_ts\\": 5}}]"\n')
+        # The fifth run does not end before the lab is killed.
+        script, calls, killed = self.path("slow.sh"), self.path("calls"), self.path("killed")
+        self.write("slow.sh", f'#!/bin/sh\necho x >> "{calls}"\nif [ $(wc -l < "{calls}") = 5 ]; then while [ ! -e "{killed}" ]; do sleep 0.01; done; exit 1; fi\necho "[{{\\"n_prompt\\": 8, \\"n_threads\\": $2, \\"avg_ts\\": 5}}]"\n')
         os.chmod(script, 0o755)
         toml = self.write("slow.toml", f'[experiment]\nname = "slow"\nsubject = "llama-bench"\nprogram = "{script}"\nblocks = 2\n[variable]\nflag = "t"\nvalues = [1, 2]\n')
         lab = subprocess.Popen([RIDGE, "lab", "run", toml], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        deadline = time.monotonic() + 60
-        while not os.path.exists(self.path("slow.lab/runs/0003.monitor.json")) and time.monotonic() < deadline:
+        deadline = time.monotonic() + 300
+        while not (os.path.exists(calls) and os.path.getsize(calls) == 10) and time.monotonic() < deadline:
             time.sleep(0.01)
         lab.kill()
         lab.wait()
+        open(killed, "w", encoding="utf-8").close()
         self.assertIn("cannot open", run("check", self.path("slow.lab"), status=1).stderr.decode())  # not sealed
         kept = {n: os.stat(self.path(f"slow.lab/runs/{n:04}.monitor.json")).st_mtime_ns for n in range(4)}
         run("run", toml)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <chrono>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -34,11 +35,12 @@ class PanelCacheTest : public testing::Test {
   std::string model_path() const { return root_ + "/model.gguf"; }
   std::string dir() const { return root_ + "/cache"; }
 
-  // In place: the inode stays.
+  // In place: the inode stays. Its time is another one each time, which that of two writes within one tick of the kernel's clock need not be.
   void WriteModel(char last) {
     std::string text(300'000, 'x');
     text[154'300] = last;  // between the sampled blocks: the name of the cache file stays
     std::ofstream(model_path(), std::ios::binary) << text;
+    fs::last_write_time(model_path(), started_ + std::chrono::seconds(++writes_));
   }
 
   PanelCache Open(const std::string& table = "w Q4_K") {
@@ -77,6 +79,8 @@ class PanelCacheTest : public testing::Test {
   }
 
   std::string root_;
+  const fs::file_time_type started_ = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  int writes_ = 0;
   std::unique_ptr<ThreadPool> pool_;
   std::vector<std::byte> panels_;
   MappedFile model_;
