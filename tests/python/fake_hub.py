@@ -145,8 +145,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         piece = 16384 if speed else 1 << 20
         for at in range(0, min(limit, len(body)), piece):
             part = body[at:min(at + piece, limit)]
+            request.sent += len(part)  # first: whoever has it all may be done before this thread goes on
             self.wfile.write(part)
-            request.sent += len(part)
             if speed:
                 time.sleep(len(part) / speed)
         if "stall_after" in step:
