@@ -57,13 +57,14 @@ void CpuProgram::RunGateUp(const Call& call) {
   float* out = call.floats ? Data(act.out) : nullptr;
   const bool wide = tokens > kFewTokens || call.forms[static_cast<int>(ActKind::kQ8x256)];
   const int64_t rows = wide ? kStripRows : kStripRows / 4;
-  const int64_t strips = (n + rows - 1) / rows, blocks = (tokens + kTokenBlock - 1) / kTokenBlock;
+  const int64_t block = TokenBlock(tokens);
+  const int64_t strips = (n + rows - 1) / rows, blocks = (tokens + block - 1) / block;
   pool_->ParallelFor(static_cast<size_t>(strips * blocks), 1, [&](size_t begin, size_t end, int worker) {
     float* gates = worker_tile_[static_cast<size_t>(worker)];
     float* ups = gates + kTokenBlock * kStripRows;
     for (int64_t unit = static_cast<int64_t>(begin); unit < static_cast<int64_t>(end); unit++) {
       const int64_t row = unit / blocks * rows, cols = std::min(rows, n - row);
-      const int64_t token = unit % blocks * kTokenBlock, last = std::min(token + kTokenBlock, tokens);
+      const int64_t token = unit % blocks * block, last = std::min(token + block, tokens);
       const int64_t panel = row / kPanelRows, panel_end = (row + cols + kPanelRows - 1) / kPanelRows;
       Panels(gate, panel, panel_end, token, last, gates, rows, worker);
       Panels(up, panel, panel_end, token, last, ups, rows, worker);

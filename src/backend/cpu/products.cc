@@ -116,9 +116,10 @@ void CpuProgram::RunProducts() {
   int64_t tiles = 0, units = 0;
   for (const Product& p : products_) tiles += PanelsOf(*p.matrix) * ((p.n_tokens + kTokenBlock - 1) / kTokenBlock);
   for (const Product& p : products_) {
-    Cut cut{.first_unit = units, .strip = 1, .blocks = 1};
+    Cut cut{.first_unit = units, .strip = 1, .blocks = 1, .tokens = p.n_tokens};
     if (p.matrix->kind) {
-      cut.blocks = (p.n_tokens + kTokenBlock - 1) / kTokenBlock;
+      cut.tokens = TokenBlock(p.n_tokens);
+      cut.blocks = (p.n_tokens + cut.tokens - 1) / cut.tokens;
       cut.strip = std::clamp<int64_t>(tiles / (8 * pool_->size()), 1, p.n_tokens > 8 ? 8 : 64);
     }
     units += (PanelsOf(*p.matrix) + cut.strip - 1) / cut.strip * cut.blocks;
@@ -130,10 +131,10 @@ void CpuProgram::RunProducts() {
       const Cut& cut = *(after - 1);
       const Product& p = products_[static_cast<size_t>(after - 1 - cuts_.begin())];
       const int64_t local = unit - cut.first_unit, panel = local / cut.blocks * cut.strip;
-      const int64_t token = local % cut.blocks * kTokenBlock;
+      const int64_t token = local % cut.blocks * cut.tokens;
       Panels(p, panel, std::min(panel + cut.strip, PanelsOf(*p.matrix)), token,
-             cut.blocks == 1 ? p.n_tokens : std::min(token + kTokenBlock, p.n_tokens),
-             p.out + token * p.out_stride + panel * kPanelRows, p.out_stride, worker);
+             std::min(token + cut.tokens, p.n_tokens), p.out + token * p.out_stride + panel * kPanelRows, p.out_stride,
+             worker);
     }
   });
 }

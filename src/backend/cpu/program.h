@@ -49,7 +49,14 @@ constexpr GateKind GateOf(graph::Activation activation) {
   return GateKind::kSilu;
 }
 
-constexpr int64_t kTokenBlock = 64;  // tokens of one unit of matmul work
+constexpr int64_t kTokenBlock = 64;  // tokens of one unit of matmul work, at most
+// Tokens of each unit but the last. Blocks are about equal, in whole tiles, where a few tokens would be left over: weights are unpacked for each block.
+constexpr int64_t TokenBlock(int64_t tokens) {
+  constexpr int64_t kFew = 16, kTile = 8;
+  const int64_t left = tokens % kTokenBlock, blocks = tokens / kTokenBlock + 1;
+  if (tokens < kTokenBlock || left == 0 || left > kFew) return kTokenBlock;
+  return ((tokens + blocks - 1) / blocks + kTile - 1) / kTile * kTile;
+}
 constexpr int64_t kStripRows =
     256;  // rows of gate and of up in one unit of work at most: a whole block of the widest 8-bit form
 
@@ -183,7 +190,7 @@ class CpuProgram : public backend::Program {
   std::vector<Product> products_;  // of the region to run; capacity is reserved
   // How a product is cut into units of work: strips of panels times blocks of tokens.
   struct Cut {
-    int64_t first_unit, strip, blocks;
+    int64_t first_unit, strip, blocks, tokens;  // of one block
   };
   std::vector<Cut> cuts_;
 

@@ -273,30 +273,53 @@ static inline void Chunk256(const Unpacked<K>& u, const Tokens<kM>& x, int64_t c
   }
 }
 
-// kNarrow: for MatMulArgs::narrow_ports.
+// The sums of tokens t .. t + kM over a chunk, added to acc.
+template <class K, bool kNarrow, int kM>
+static inline void AddChunk(const MatMulArgs& a, const Unpacked<K>& u, int64_t t, ActKind act, int64_t chunk,
+                            int blocks, int64_t n_blocks, const int32_t (*start)[16], NextChunk<K>& next,
+                            F (*acc)[kM]) {
+  const Tokens<kM> x = TokensAt<kM>(a, t, act);
+  if constexpr (Blocks256<K>())
+    Chunk256<K, kNarrow, kM>(u, x, chunk, n_blocks, start, next, acc);
+  else
+    Chunk32<K, kNarrow, kM>(u, x, chunk, blocks, n_blocks, start, next, acc);
+}
+
+template <int kM>
+static inline void StoreTile(const MatMulArgs& a, int64_t panel, int64_t t, int64_t end, const F (*acc)[kM]) {
+  for (int v = 0; v < kColumns; v++) {
+    if (panel + PanelOf(v) >= a.panel_end) break;
+    for (int m = 0; m < kM && t + m < end; m++)
+      StoreLanes(a, (panel + PanelOf(v)) * kPanelRows + LaneOf(v), t + m, acc[v][m]);
+  }
+}
+
+// kNarrow: for MatMulArgs::narrow_ports. Tiles of kM tokens; what is left over takes a smaller one where it fits.
 template <PanelKind kind, bool kNarrow>
 static void MatMulMany(const MatMulArgs& a) {
   using K = Kind<kind>;
-  constexpr int kM = kNarrow ? 8 : 4;
+  constexpr int kM = kNarrow ? 8 : 4, kRest = 4;
   constexpr int kPanels = kPanelsOf<kColumns>;
   constexpr int kBlocks = Blocks256<K>() ? 1 : 8;  // of the file's, in a chunk
   const int64_t n_blocks = a.x.k / (kUnpackColumns / kBlocks), chunks = (n_blocks + kBlocks - 1) / kBlocks;
   Unpacked<K> u;
   int32_t start[kManyTokens][16];
-  F acc[kManyTokens / kM][kColumns][kM];
+  F acc[kManyTokens / kM][kColumns][kM], rest[kColumns][kRest];
   for (int64_t begin = a.token_begin; begin < a.token_end; begin += kManyTokens) {
     const int64_t end = begin + kManyTokens < a.token_end ? begin + kManyTokens : a.token_end;
-    const int64_t tiles = (end - begin + kM - 1) / kM;
+    const bool small = kM > kRest && (end - begin + kM - 1) % kM < kRest;  // the last tile
+    const int64_t tiles = (end - begin + kM - 1) / kM, full = small ? tiles - 1 : tiles;
     for (int64_t panel = a.panel_begin; panel < a.panel_end; panel += kPanels) {
       const typename K::Block* b[kPanels];
       for (int p = 0; p < kPanels; p++) {
         const int64_t at = panel + p < a.panel_end ? panel + p : a.panel_end - 1;
         b[p] = (const typename K::Block*)(a.panels + at * a.panel_bytes);
       }
-      for (int64_t i = 0; i < tiles; i++) {
-        for (int v = 0; v < kColumns; v++) {
+      for (int v = 0; v < kColumns; v++) {
+        for (int64_t i = 0; i < full; i++) {
           for (int m = 0; m < kM; m++) acc[i][v][m] = FSet(0);
         }
+        for (int m = 0; m < kRest; m++) rest[v][m] = FSet(0);
       }
       for (int64_t chunk = 0; chunk < chunks; chunk++) {
         const int64_t left = n_blocks - chunk * kBlocks;
@@ -312,7 +335,7 @@ static void MatMulMany(const MatMulArgs& a) {
         next.per_step = (next.lines + 8 * tiles - 1) / (8 * tiles);
         using Sums = SumsOf<K, kNarrow>;
         if constexpr (Sums::kCentre != 0 && (Sums::kStarts || !Blocks256<K>())) {
-          for (int64_t i = 0; i < kM * tiles; i++) {
+          for (int64_t i = 0; i < kM * full + (small ? kRest : 0); i++) {
             const int64_t t = begin + i < end ? begin + i : end - 1;
             FillStarts<K, kNarrow>(a, RowOf(a, t), chunk, blocks, start[i]);
           }
@@ -325,21 +348,14 @@ static void MatMulMany(const MatMulArgs& a) {
                 PrefetchForWrite(a.out + (t + m) * a.out_stride + (panel + p) * kPanelRows);
             }
           }
-          const Tokens<kM> x = TokensAt<kM>(a, t, ActOf(kind));
-          if constexpr (Blocks256<K>())
-            Chunk256<K, kNarrow, kM>(u, x, chunk, n_blocks, start + kM * i, next, acc[i]);
-          else
-            Chunk32<K, kNarrow, kM>(u, x, chunk, blocks, n_blocks, start + kM * i, next, acc[i]);
+          if (i < full)
+            AddChunk<K, kNarrow, kM>(a, u, t, ActOf(kind), chunk, blocks, n_blocks, start + kM * i, next, acc[i]);
+          else if constexpr (kM > kRest)
+            AddChunk<K, kNarrow, kRest>(a, u, t, ActOf(kind), chunk, blocks, n_blocks, start + kM * i, next, rest);
         }
       }
-      for (int64_t i = 0; i < tiles; i++) {
-        const int64_t t = begin + kM * i;
-        for (int v = 0; v < kColumns; v++) {
-          if (panel + PanelOf(v) >= a.panel_end) break;
-          for (int m = 0; m < kM && t + m < end; m++)
-            StoreLanes(a, (panel + PanelOf(v)) * kPanelRows + LaneOf(v), t + m, acc[i][v][m]);
-        }
-      }
+      for (int64_t i = 0; i < full; i++) StoreTile<kM>(a, panel, begin + kM * i, end, acc[i]);
+      if (small) StoreTile<kRest>(a, panel, begin + kM * full, end, rest);
     }
   }
 }
