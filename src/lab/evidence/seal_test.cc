@@ -10,7 +10,10 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <string>
 
 #include "lab/evidence/acceptance.h"
 #include "lab/evidence/database.h"
@@ -275,6 +278,23 @@ TEST_F(Sealed, TheTraceNests) {
     }
   }
   EXPECT_EQ(spans, 6u * (3 + 2 * 3) + 1);
+}
+
+// A phase and its first step begin within a microsecond, on any fraction of one.
+TEST_F(Sealed, AStepThatBeginsWithItsPhaseLiesInIt) {
+  BundleEvidence e = Read();
+  for (size_t i = 0; i < e.runs.size(); i++) {
+    const RunRecord& r = e.runs[i].record;
+    const double begin = r.begin_s + 0.15e-6 * static_cast<double>(i), end = begin + 3e-6;
+    e.runs[i].spans = {{"a", begin, end, "stamped"}};
+    e.runs[i].steps = {{"decode", 1, begin + 0.02e-6, end, 16, {{"x", begin + 0.02e-6, end}}}};
+  }
+  std::map<std::string, std::set<int>> tracks;
+  const Json trace = Json::parse(TraceJson(e));
+  for (const Json& event : trace.at("traceEvents"))
+    if (event.at("ph") == "X") tracks[event.at("cat")].insert(event.at("tid").get<int>());
+  EXPECT_EQ(tracks["step"], tracks["phase"]);
+  EXPECT_EQ(tracks["op"], tracks["phase"]);
 }
 
 TEST_F(Sealed, NoTextBecomesMarkup) {

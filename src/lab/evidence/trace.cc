@@ -25,9 +25,10 @@ class Writer {
  public:
   explicit Writer(double zero_unix_s) : zero_s_(zero_unix_s) {}
 
-  double Us(double unix_s) const { return std::round((unix_s - zero_s_) * 1e6); }
-  // Of ops, which take less than a microsecond: to 10 ns.
-  double FineUs(double unix_s) const { return std::round((unix_s - zero_s_) * 1e8) / 1e2; }
+  // Of a time on the run's monotonic clock. To 10 ns, as ops may take less than a microsecond; one grid for all, so that what lies inside stays inside.
+  double Us(const EvidenceRun& r, double s) const {
+    return std::round(((r.record.unix_s - zero_s_) + (s - r.record.begin_s)) * 1e8) / 1e2;
+  }
 
   void Name(int tid, const std::string& name) {
     Add({{"ph", "M"}, {"pid", 1}, {"tid", tid}, {"name", "thread_name"}, {"args", {{"name", name}}}});
@@ -88,10 +89,10 @@ constexpr int kBlocks = 100, kRuns = 200, kSteps = 300;  // first thread number 
 // Inside the phase that holds them; steps that no phase holds as a whole are on a track beside the run's: where only durations of phases are known, their places are not.
 void AddSteps(Writer& w, const EvidenceRun& r, int tid, double begin, double end) {
   for (const StepSpan& step : r.steps) {
-    const auto inside = [&](double s) { return std::clamp(w.FineUs(r.unix_s(s)), begin, end); };
+    const auto inside = [&](double s) { return std::clamp(w.Us(r, s), begin, end); };
     const double from = inside(step.begin_s), to = inside(step.end_s);
     const bool held = std::ranges::any_of(
-        r.spans, [&](const Span& s) { return w.Us(r.unix_s(s.begin_s)) <= from && to <= w.Us(r.unix_s(s.end_s)); });
+        r.spans, [&](const Span& s) { return w.Us(r, s.begin_s) <= from && to <= w.Us(r, s.end_s); });
     const int track = held ? tid : tid - kRuns + kSteps;
     w.Span(track, fmt::format("{} step", step.phase), "step", from, to,
            {{"tokens", step.tokens}, {"sampled", fmt::format("one step in {}", step.every)}});
@@ -118,7 +119,7 @@ std::string TraceJson(const BundleEvidence& e) {
   std::map<int64_t, Block> blocks;
   std::vector<double> run_ends, block_ends;
   for (const EvidenceRun* r : runs) {
-    const double begin = w.Us(r->unix_s(r->record.begin_s)), end = w.Us(r->unix_s(r->record.end_s));
+    const double begin = w.Us(*r, r->record.begin_s), end = w.Us(*r, r->record.end_s);
     Block& block = blocks[r->plan.block];
     block.begin = block.runs == 0 ? begin : std::min(block.begin, begin);
     block.end = std::max(block.end, end);
@@ -136,21 +137,21 @@ std::string TraceJson(const BundleEvidence& e) {
                        r->plan.arm == 1 ? " (A/A)" : ""),
            "run", begin, end, std::move(args));
     for (const Span& s : r->spans)
-      w.Span(tid, s.name, "phase", std::clamp(w.Us(r->unix_s(s.begin_s)), begin, end),
-             std::clamp(w.Us(r->unix_s(s.end_s)), begin, end), {{"placed", s.how}});
+      w.Span(tid, s.name, "phase", std::clamp(w.Us(*r, s.begin_s), begin, end),
+             std::clamp(w.Us(*r, s.end_s), begin, end), {{"placed", s.how}});
     AddSteps(w, *r, tid, begin, end);
     for (size_t i = 0; i < r->requests.size(); i++) {
       const RequestSpan& q = r->requests[i];
       const std::string id = fmt::format("{}.{}", r->plan.number, i), name = "request " + q.prompt;
-      w.Async("b", id, name, w.Us(r->unix_s(q.begin_s)), {{"run", r->plan.number}});
-      if (q.first_token_s) w.Async("n", id, name, w.Us(r->unix_s(*q.first_token_s)), {{"first token", true}});
-      w.Async("e", id, name, w.Us(r->unix_s(q.end_s)), Json::object());
+      w.Async("b", id, name, w.Us(*r, q.begin_s), {{"run", r->plan.number}});
+      if (q.first_token_s) w.Async("n", id, name, w.Us(*r, *q.first_token_s), {{"first token", true}});
+      w.Async("e", id, name, w.Us(*r, q.end_s), Json::object());
     }
     if (!r->series) continue;
     for (const Series::Point& p : r->series->points) {
       for (size_t i = 0; i < r->series->names.size(); i++) {
         if (p.values[i] && IsCounter(r->series->names[i]))
-          w.Counter(r->series->names[i], w.Us(r->unix_s(p.before_s)), *p.values[i]);
+          w.Counter(r->series->names[i], w.Us(*r, p.before_s), *p.values[i]);
       }
     }
   }
