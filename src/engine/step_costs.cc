@@ -34,15 +34,14 @@ std::optional<double> StepCosts::DecodeMs(int64_t n) const {
   return at(below).value + part * (at(above).value - at(below).value);
 }
 
-double StepCosts::Stretch(int64_t decode_tokens, int64_t prompts) {
-  const double claim = 1 + static_cast<double>(prompts) / static_cast<double>(decode_tokens);
-  return std::max(kMostStretch, std::min(claim, kCrowdStretch));
+double StepCosts::Stretch(int64_t prompts) {
+  return std::max(kMostStretch, std::min(1 + static_cast<double>(prompts), kCrowdStretch));
 }
 
 double StepCosts::BusyPromptTokenMs(int64_t decode_tokens, int64_t prompts) const {
   const Mean& mean = lone_token_ms_.samples > 0 ? lone_token_ms_ : prompt_token_ms_;
   if (decode_tokens == 0 || prompt_token_ms_.samples == 0) return mean.value;
-  const double stretch = Stretch(decode_tokens, prompts);
+  const double stretch = Stretch(prompts);
   return prompt_token_ms_.value * stretch / (stretch - 1);
 }
 
@@ -58,8 +57,15 @@ int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most, int64_t pro
   const double per_token = prompt_token_ms_.samples > 0 ? prompt_token_ms_.value
                            : lone_token_ms_.samples > 0 ? lone_token_ms_.value
                                                         : *alone / 8;
-  const double tokens = (Stretch(decode_tokens, prompts) - 1) * *alone / per_token;
-  return std::min(most, std::max<int64_t>(1, static_cast<int64_t>(std::min(tokens, 1e9))));
+  const double room = (Stretch(prompts) - 1) * *alone;
+  double tokens = room / per_token;
+  // The first tokens may be cheap, where reading the weights takes longer than computing: what comes on top is judged by what it cost.
+  const double last = static_cast<double>(last_.prompt_tokens);
+  if (last_.decode_tokens == decode_tokens && tokens > last && growth_ms_.value > per_token)
+    tokens = last + std::max(0.0, room - last * per_token) / growth_ms_.value;
+  const int64_t rows = decode_tokens + static_cast<int64_t>(std::clamp(tokens, 1.0, 1e9)),
+                whole = rows / kTileRows * kTileRows;
+  return std::min(most, (whole > decode_tokens ? whole : rows) - decode_tokens);
 }
 
 void StepCosts::Observe(const StepShape& shape, double ms) {
@@ -78,6 +84,11 @@ void StepCosts::Observe(const StepShape& shape, double ms) {
     return;
   }
   since_decode_++;
+  const double more = n - static_cast<double>(last_.prompt_tokens);
+  if (last_.decode_tokens == shape.decode_tokens && std::abs(more) >= kTileRows && prompt_token_ms_.samples > 0)
+    growth_ms_.Add(std::clamp((ms - last_ms_) / more, 0.0, 4 * prompt_token_ms_.value));
+  last_ = shape;
+  last_ms_ = ms;
   if (const std::optional<double> alone = DecodeMs(shape.decode_tokens))
     prompt_token_ms_.Add(std::max(ms - *alone, 0.02 * ms) / n);
 }

@@ -5,10 +5,10 @@
 //   costs.Observe({.decode_tokens = 4, .prompt_tokens = n}, 41.5);
 //
 // The bound: a step that decodes and works on prompts lasts at most kMostStretch times as long as one that only decodes. So the gap between two
-// tokens of an answer grows by that factor at most while prompts are computed, and prompts get the rest of the time. Where more prompts than
-// answers are under way, each of them has the same claim on the machine as an answer: with p prompts beside d answers the factor is 1 + p / d, up to
-// kCrowdStretch. Both times are learnt from measured steps; where the first is not known, or old, one step only decodes. Without any measured step
-// there is no bound.
+// tokens of an answer grows by that factor at most while a prompt is computed, and the prompt gets the rest of the time. Where several prompts are
+// under way, all others wait for the first too: p prompts get p times the time of the answers, so the factor is 1 + p, up to kCrowdStretch. Both
+// times are learnt from measured steps; where the first is not known, or old, one step only decodes. Without any measured step there is no bound.
+// Steps are whole tiles of kTileRows tokens: one that is begun costs as much as a full one.
 // Guarantees: no clock of its own, deterministic in what it was told. PromptTokens gives 0 only once in a row, so prompts always get on.
 #pragma once
 
@@ -28,6 +28,8 @@ class StepCosts {
   // The bound is 2.5; the rest is for what varies between steps.
   static constexpr double kMostStretch = 2.35;
   static constexpr double kCrowdStretch = 8;
+  // Tokens that kernels compute at once.
+  static constexpr int64_t kTileRows = 4;
   // Steps that take prompts along until the cost of decoding alone is measured again.
   static constexpr int64_t kStaleSteps = 64;
 
@@ -50,7 +52,7 @@ class StepCosts {
 
  private:
   // How many times longer than one that only decodes a step with prompts may last.
-  static double Stretch(int64_t decode_tokens, int64_t prompts);
+  static double Stretch(int64_t prompts);
   struct Mean {
     double value = 0;
     int64_t samples = 0;
@@ -59,8 +61,11 @@ class StepCosts {
 
   std::vector<Mean> decode_ms_;  // [tokens]
   Mean prompt_token_ms_;         // beside decoding: what one more prompt token adds
+  Mean growth_ms_;               // the same, of the tokens that a step had more than the one before
   Mean lone_token_ms_;           // of steps that only work on prompts
-  int64_t since_decode_ = 0;     // steps with prompts since one without
+  StepShape last_;               // the last step with both
+  double last_ms_ = 0;
+  int64_t since_decode_ = 0;  // steps with prompts since one without
   bool measured_ = false, probing_ = false;
 };
 

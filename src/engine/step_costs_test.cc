@@ -42,7 +42,7 @@ TEST(StepCosts, KeepsTheBoundAndUsesIt) {
     int steps = 0;
     const double longest = Longest(costs, machine, decodes, 8000, &steps);
     EXPECT_LE(longest, 2.5 * alone) << decodes;
-    EXPECT_GE(longest, 2.0 * alone) << decodes;
+    EXPECT_GE(longest, (StepCosts::kMostStretch - 4 * machine.token / alone) * alone) << decodes << ": a tile less";
     EXPECT_LE(steps, 1.3 * 8000 / ((StepCosts::kMostStretch - 1) * alone / machine.token)) << decodes;
   }
 }
@@ -82,10 +82,23 @@ TEST(StepCosts, ManyPromptsBesideFewAnswersGetMoreOfTheTime) {
     costs.Observe({decodes, 0}, 100);
     return costs.PromptTokens(decodes, 512, prompts);  // 5 ms each
   };
-  EXPECT_EQ(room(4, 1), 27);   // 1.35 * 100 ms
-  EXPECT_EQ(room(4, 5), 27);   // 1 + 5 / 4 is less
-  EXPECT_EQ(room(4, 12), 60);  // four times as long
-  EXPECT_EQ(room(1, 15), 140) << "kCrowdStretch";
+  EXPECT_EQ(room(4, 1), 24);  // 1.35 * 100 ms, in whole tiles
+  EXPECT_EQ(room(4, 2), 40);  // twice 100 ms
+  EXPECT_EQ(room(4, 5), 100);
+  EXPECT_EQ(room(1, 15), 139) << "kCrowdStretch";
+}
+
+TEST(StepCosts, StepsAreWholeTiles) {
+  for (int64_t decodes = 1; decodes < 40; decodes++) {
+    StepCosts costs(64);
+    costs.Observe({0, 100}, 500);
+    costs.Observe({decodes, 0}, 100);
+    EXPECT_EQ((decodes + costs.PromptTokens(decodes, 512)) % StepCosts::kTileRows, 0) << decodes;
+    EXPECT_EQ(costs.PromptTokens(decodes, 3), 3) << "no more than there is room for";
+    costs.Observe({decodes, 1}, 1e6);
+    EXPECT_GE(costs.PromptTokens(decodes, 512), 1) << "prompts always get on";
+    EXPECT_LE(costs.PromptTokens(decodes, 512), StepCosts::kTileRows);
+  }
 }
 
 TEST(StepCosts, WhatAPromptTokenTakesBesideAnswersFollowsTheSameShare) {
@@ -97,7 +110,7 @@ TEST(StepCosts, WhatAPromptTokenTakesBesideAnswersFollowsTheSameShare) {
   costs.Observe({4, 0}, 20);
   costs.Observe({4, 10}, 60);
   EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(4, 1), 4 * 2.35 / 1.35);
-  EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(4, 12), 4 * 4.0 / 3) << "twelve prompts have three quarters of the time";
+  EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(4, 5), 4 * 6.0 / 5) << "five prompts have five sixths of the time";
   EXPECT_DOUBLE_EQ(costs.BusyPromptTokenMs(1, 15), 4 * 8.0 / 7);
 }
 
