@@ -259,15 +259,11 @@ Status DiagnoseRun::Threads() {
 
 // The next narrower kernels, or the best ones where narrower ones were asked for.
 Status DiagnoseRun::Isa() {
-  const std::string now = BaseCondition().isa;
+  const std::string now = BaseCondition().isa, best = BestIsa();
   std::vector<std::string> lower;
-  std::string best;
-  bool below = true;
   for (const backend::IsaInfo& isa : backend::CpuIsas()) {
-    if (isa.name == now) below = false;
-    if (!isa.supported) continue;
-    best = isa.name;
-    if (below) lower.push_back(isa.name);
+    if (isa.name == now) break;
+    if (isa.supported) lower.push_back(isa.name);
   }
   std::string to = now == best ? "" : best;
   // The nearest that unpacks clearly slower: a far one would make a bottleneck of what is none.

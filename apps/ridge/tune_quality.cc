@@ -51,13 +51,6 @@ Result<std::vector<std::vector<TokenId>>> Answers(const service::RuntimeOptions&
   return texts;
 }
 
-// EncodeRow begins with the length of the row as a varint, for files; DecodeRow takes what follows it.
-std::string WithoutLength(const std::string& row) {
-  size_t begin = 0;
-  while (begin < row.size() && (static_cast<unsigned char>(row[begin]) & 0x80) != 0) begin++;
-  return row.substr(std::min(begin + 1, row.size()));
-}
-
 // Row by row what the model thinks of each text.
 Status Score(const QualitySubject& subject, const std::vector<TokenId>& ids,
              const std::function<Status(const lab::ScoredRow&)>& sink) {
@@ -84,7 +77,7 @@ Result<TuneQuality> TuneQuality::Create(service::RuntimeOptions best) {
   for (const std::vector<TokenId>& ids : texts) {
     Text text{.ids = ids, .rows = {}};
     RIDGE_RETURN_IF_ERROR(Score(subject, ids, [&](const lab::ScoredRow& row) -> Status {
-      text.rows.push_back(WithoutLength(lab::EncodeRow(row.logits, row.target, row.index, shape)));
+      text.rows.push_back(lab::EncodeRow(row.logits, row.target, row.index, shape));
       return {};
     }));
     quality.texts_.push_back(std::move(text));

@@ -5,7 +5,7 @@
 //
 // The best one answers the lab's fixed prompts (English and Chinese, greedily); prompts and answers together are the texts on which both are compared,
 // token by token. Guarantees: the same texts for all candidates; what differs in vocabulary is refused. It measures distance from the best
-// candidate and nothing else: whether that one is good is for `ridge eval`, `ridge perplexity` and people to say.
+// candidate and nothing else: whether that one is good is for `ridge perplexity` and people to say.
 #pragma once
 
 #include <string>

@@ -25,8 +25,9 @@ struct CpuFeatures {
   bool avx512_vnni = false;
   bool avx512_bf16 = false;
   bool avx512_vbmi = false;
-  bool narrow_ports =
-      false;  // 512-bit multiplies share their two ports with all other vector work; AMD has two more for that
+  // 512-bit multiplies share their two ports with all other vector work; AMD has two more for that. Such cores also read several streams faster
+  // than one.
+  bool narrow_ports = false;
   bool amx_tile = false;  // the processor has tiles; a process still asks the kernel for leave to use them
   bool amx_int8 = false;
   bool amx_bf16 = false;

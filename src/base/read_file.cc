@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <istream>
 
 namespace ridge {
 namespace {
@@ -87,6 +88,13 @@ Result<std::string> ReadFile(const std::string& path, const ReadOptions& options
   if (fd < 0) return Cannot("open", path, options, errno);
   auto text = ReadDescriptor(fd, path, options);
   ::close(fd);
+  return text;
+}
+
+std::string ReadRest(std::istream& in) {
+  std::string text;
+  for (char part[4096]; in.read(part, sizeof part) || in.gcount() > 0;)
+    text.append(part, static_cast<size_t>(in.gcount()));
   return text;
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,9 @@ struct ReadOptions {
 Result<std::string> ReadFile(const std::string& path, const ReadOptions& options);
 // From an open descriptor, which stays open: stdin.
 Result<std::string> ReadDescriptor(int fd, const std::string& shown, const ReadOptions& options);
+
+// What is left of an open stream; up to where a read fails, as of a file in /proc whose process has gone (iterators throw there).
+std::string ReadRest(std::istream& in);
 
 // Of an output that is about to replace what is there: an error (kAlreadyExists) where that is a file with bytes that does not begin with one of
 // `begins`, so none that Ridge wrote there before.

@@ -17,17 +17,22 @@ std::deque<std::unique_ptr<Sequence>>& WaitingQueue::QueueOf(const Sequence& seq
   }
 }
 
+void WaitingQueue::Insert(std::unique_ptr<Sequence>&& sequence, bool front) {
+  const Sequence& added = *sequence;
+  auto& queue = QueueOf(added);
+  try {
+    queue.insert(front ? queue.begin() : queue.end(), std::move(sequence));
+  } catch (const std::bad_alloc&) {
+    EraseIfEmpty(added.priority, added.tenant);
+    throw;
+  }
+  size_++;
+}
+
 void WaitingQueue::Push(std::unique_ptr<Sequence>&& sequence) {
   const auto place = tenants_.try_emplace(sequence->tenant).first;
-  const Sequence& added = *sequence;
   try {
-    auto& queue = QueueOf(added);
-    try {
-      queue.push_back(std::move(sequence));
-    } catch (const std::bad_alloc&) {
-      EraseIfEmpty(added.priority, added.tenant);
-      throw;
-    }
+    Insert(std::move(sequence), /*front=*/false);
   } catch (const std::bad_alloc&) {
     if (place->second.sequences == 0) tenants_.erase(place);
     throw;
@@ -41,20 +46,9 @@ void WaitingQueue::Push(std::unique_ptr<Sequence>&& sequence) {
     tenant.tokens = std::max(tenant.tokens, least);
   }
   tenant.sequences++;
-  size_++;
 }
 
-void WaitingQueue::PushFront(std::unique_ptr<Sequence>&& sequence) {
-  const Sequence& added = *sequence;
-  auto& queue = QueueOf(added);
-  try {
-    queue.push_front(std::move(sequence));
-  } catch (const std::bad_alloc&) {
-    EraseIfEmpty(added.priority, added.tenant);
-    throw;
-  }
-  size_++;
-}
+void WaitingQueue::PushFront(std::unique_ptr<Sequence>&& sequence) { Insert(std::move(sequence), /*front=*/true); }
 
 int32_t WaitingQueue::HeadPriority() const {
   for (const auto& [priority, c] : classes_) {

@@ -56,6 +56,7 @@ class WaitingQueue {
   using Classes = std::map<int32_t, Class, std::greater<>>;  // none of them empty
 
   std::deque<std::unique_ptr<Sequence>>& QueueOf(const Sequence& sequence);
+  void Insert(std::unique_ptr<Sequence>&& sequence, bool front);
   int32_t HeadPriority() const;
   static std::unique_ptr<Sequence> Take(std::deque<std::unique_ptr<Sequence>>& queue, size_t i);
   void EraseIfEmpty(int32_t priority, const std::string& tenant);

@@ -10,14 +10,13 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from serving import SIGTERM, Server, head, idle
+from serving import CHAT, SIGTERM, TEXT, Server, head, idle
 try:
     import tiny_model
     MISSING = ""
 except ImportError as error:
     tiny_model, MISSING = None, f"needs the Python package {error.name}"
 
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
 MIB = 1 << 20
 

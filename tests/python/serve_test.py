@@ -13,15 +13,13 @@ import time
 import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from serving import RIDGE, SIGINT, SIGTERM, Server, head, idle
+from serving import CHAT, RIDGE, SIGINT, SIGTERM, TEXT, Server, head, idle
 try:
     import numpy as np
     import tiny_model
     MISSING = ""
 except ImportError as error:
     tiny_model, MISSING = None, f"needs the Python package {error.name}"
-
-CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 
 
 def choices(events):

@@ -13,6 +13,7 @@ import socket
 import subprocess
 import time
 
+CHAT, TEXT = "/v1/chat/completions", "/v1/completions"
 RIDGE = os.environ.get("RIDGE_BIN", os.path.abspath("build/release/bin/ridge"))
 
 

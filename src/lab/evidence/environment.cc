@@ -12,6 +12,7 @@
 #include <set>
 
 #include "base/json_text.h"
+#include "base/read_file.h"
 #include "lab/machine.h"
 #include "lab/monitor/recorded.h"
 
@@ -23,10 +24,7 @@ using Json = nlohmann::ordered_json;
 
 std::string ReadAll(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::string text;
-  // Not by iterators: they throw where a read fails, as it does when a process has gone.
-  for (char part[4096]; file.read(part, sizeof part) || file.gcount() > 0;)
-    text.append(part, static_cast<size_t>(file.gcount()));
+  std::string text = ReadRest(file);
   if (text.size() > (1 << 20)) text.resize(1 << 20);
   return text;
 }

@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/read_file.h"
 #include "lab/experiments/process.h"
 #include "lab/monitor/recorded.h"
 
@@ -40,10 +41,7 @@ std::string OutputOf(const std::vector<std::string>& command) {
   const std::string file = (fs::temp_directory_path() / ("ridge-lab-" + std::to_string(getpid()))).string();
   const auto usage = RunProcess(command, file, file);
   std::ifstream in(file);
-  std::string text;
-  // Not by iterators: they throw where a read fails, as it does when a process has gone.
-  for (char part[4096]; in.read(part, sizeof part) || in.gcount() > 0;)
-    text.append(part, static_cast<size_t>(in.gcount()));
+  const std::string text = ReadRest(in);
   std::error_code ignored;
   fs::remove(file, ignored);
   return usage && usage->status == 0 ? text : "";

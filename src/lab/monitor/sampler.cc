@@ -10,6 +10,8 @@
 #include <iterator>
 #include <utility>
 
+#include "base/read_file.h"
+
 namespace ridge::lab {
 namespace {
 
@@ -24,10 +26,7 @@ double Seconds(clockid_t clock) {
 std::optional<std::string> ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) return {};
-  std::string text;
-  // Not by iterators: they throw where a read fails, as it does when a process has gone.
-  for (char part[4096]; file.read(part, sizeof part) || file.gcount() > 0;)
-    text.append(part, static_cast<size_t>(file.gcount()));
+  std::string text = ReadRest(file);
   if (file.bad()) return {};
   return text;
 }

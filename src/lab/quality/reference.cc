@@ -162,7 +162,7 @@ std::string EncodeRow(std::span<const float> logits, TokenId target, int64_t ind
   double mass = 0;
   for (const double x : p) mass += x;
 
-  std::string out, head;
+  std::string out;
   PutRaw(static_cast<float>(log_probability(target)), out);
   PutRaw(static_cast<float>(mass), out);
   PutVarint(static_cast<uint64_t>(std::lower_bound(top.begin(), top.end(), likeliest) - top.begin()), out);
@@ -194,9 +194,7 @@ std::string EncodeRow(std::span<const float> logits, TokenId target, int64_t ind
     }
   }
   PutVarint(n_drawn, out);
-  out += drawn;
-  PutVarint(out.size(), head);
-  return head + out;
+  return out += drawn;
 }
 
 Result<ReferenceRow> DecodeRow(std::string_view bytes, int64_t vocab) {
@@ -267,6 +265,9 @@ Status ReferenceWriter::Write(std::string_view bytes) {
 
 Status ReferenceWriter::Add(std::string_view row) {
   rows_++;
+  std::string length;
+  PutVarint(row.size(), length);
+  RIDGE_RETURN_IF_ERROR(Write(length));
   return Write(row);
 }
 
