@@ -34,15 +34,18 @@ std::optional<double> StepCosts::DecodeMs(int64_t n) const {
   return at(below).value + part * (at(above).value - at(below).value);
 }
 
-double StepCosts::Stretch(int64_t prompts) {
-  return std::max(kMostStretch, std::min(1 + static_cast<double>(prompts), kCrowdStretch));
+double StepCosts::PromptMs(int64_t n, int64_t prompts, double alone, double token_ms) {
+  const double p = static_cast<double>(prompts), d = static_cast<double>(n);
+  const double claim = std::max(kMostStretch, std::min(1 + p / d, kCrowdStretch)) - 1;
+  const double full = std::min(std::min(p, kCrowdStretch - 1) * alone, (static_cast<double>(kFullRows) - d) * token_ms);
+  return std::max(claim * alone, full);
 }
 
 double StepCosts::BusyPromptTokenMs(int64_t decode_tokens, int64_t prompts) const {
   const Mean& mean = lone_token_ms_.samples > 0 ? lone_token_ms_ : prompt_token_ms_;
-  if (decode_tokens == 0 || prompt_token_ms_.samples == 0) return mean.value;
-  const double stretch = Stretch(prompts);
-  return prompt_token_ms_.value * stretch / (stretch - 1);
+  const std::optional<double> alone = DecodeMs(decode_tokens);
+  if (decode_tokens == 0 || prompt_token_ms_.samples == 0 || !alone) return mean.value;
+  return prompt_token_ms_.value * (1 + *alone / PromptMs(decode_tokens, prompts, *alone, prompt_token_ms_.value));
 }
 
 int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most, int64_t prompts) {
@@ -57,7 +60,7 @@ int64_t StepCosts::PromptTokens(int64_t decode_tokens, int64_t most, int64_t pro
   const double per_token = prompt_token_ms_.samples > 0 ? prompt_token_ms_.value
                            : lone_token_ms_.samples > 0 ? lone_token_ms_.value
                                                         : *alone / 8;
-  const double room = (Stretch(prompts) - 1) * *alone;
+  const double room = PromptMs(decode_tokens, prompts, *alone, per_token);
   double tokens = room / per_token;
   // The first tokens may be cheap, where reading the weights takes longer than computing: what comes on top is judged by what it cost.
   const double last = static_cast<double>(last_.prompt_tokens);

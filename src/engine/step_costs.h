@@ -5,9 +5,10 @@
 //   costs.Observe({.decode_tokens = 4, .prompt_tokens = n}, 41.5);
 //
 // The bound: a step that decodes and works on prompts lasts at most kMostStretch times as long as one that only decodes. So the gap between two
-// tokens of an answer grows by that factor at most while a prompt is computed, and the prompt gets the rest of the time. Where several prompts are
-// under way, all others wait for the first too: p prompts get p times the time of the answers, so the factor is 1 + p, up to kCrowdStretch. Both
-// times are learnt from measured steps; where the first is not known, or old, one step only decodes. Without any measured step there is no bound.
+// tokens of an answer grows by that factor at most while prompts are computed, and prompts get the rest of the time. Where more prompts than answers
+// are under way, each has the same claim on the machine as an answer: with p prompts beside d answers the factor is 1 + p / d. Short steps cost
+// everybody: as long as they have fewer than kFullRows tokens, p prompts make them 1 + p times as long. Both up to kCrowdStretch. Costs are learnt
+// from measured steps; where that of decoding is not known, or old, one step only decodes. Without any measured step there is no bound.
 // Steps are whole tiles of kTileRows tokens: one that is begun costs as much as a full one.
 // Guarantees: no clock of its own, deterministic in what it was told. PromptTokens gives 0 only once in a row, so prompts always get on.
 #pragma once
@@ -28,6 +29,8 @@ class StepCosts {
   // The bound is 2.5; the rest is for what varies between steps.
   static constexpr double kMostStretch = 2.35;
   static constexpr double kCrowdStretch = 8;
+  // From here on more tokens make a step hardly more efficient.
+  static constexpr int64_t kFullRows = 128;
   // Tokens that kernels compute at once.
   static constexpr int64_t kTileRows = 4;
   // Steps that take prompts along until the cost of decoding alone is measured again.
@@ -51,8 +54,8 @@ class StepCosts {
   double BusyPromptTokenMs(int64_t decode_tokens, int64_t prompts) const;
 
  private:
-  // How many times longer than one that only decodes a step with prompts may last.
-  static double Stretch(int64_t prompts);
+  // What prompts get of a step whose n tokens take `alone` ms to decode, where one more token takes token_ms.
+  static double PromptMs(int64_t n, int64_t prompts, double alone, double token_ms);
   struct Mean {
     double value = 0;
     int64_t samples = 0;

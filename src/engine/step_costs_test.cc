@@ -85,7 +85,11 @@ TEST(StepCosts, ManyPromptsBesideFewAnswersGetMoreOfTheTime) {
   EXPECT_EQ(room(4, 1), 24);  // 1.35 * 100 ms, in whole tiles
   EXPECT_EQ(room(4, 2), 40);  // twice 100 ms
   EXPECT_EQ(room(4, 5), 100);
-  EXPECT_EQ(room(1, 15), 139) << "kCrowdStretch";
+  EXPECT_EQ(room(4, 7), 124) << "kFullRows";
+  EXPECT_EQ(room(1, 15), 139) << "1 + 15 / 1, kCrowdStretch";
+  EXPECT_EQ(room(20, 7), 108) << "kFullRows";
+  EXPECT_EQ(room(60, 7), 68) << "kFullRows";
+  EXPECT_EQ(room(60, 500), 140) << "1 + 500 / 60";
 }
 
 TEST(StepCosts, StepsAreWholeTiles) {
