@@ -7,22 +7,13 @@
 #include <thread>
 
 #include "engine/fake_program.h"
+#include "engine/test_requests.h"
 
 namespace ridge::engine {
 namespace {
 
-using test::FakeClock;
-using test::FakeProgram;
+using namespace test;
 using namespace std::chrono_literals;
-
-constexpr int64_t kVocab = 97;
-constexpr auto kPatience = 120s;
-
-struct Outcome {
-  std::vector<TokenId> ids;
-  std::vector<TokenEvent> events;
-  Summary summary;
-};
 
 // Its likeliest token is the one 7 tokens back, so that answers repeat. Logits still follow from what the pages hold.
 class CopyingProgram : public FakeProgram {
@@ -32,39 +23,6 @@ class CopyingProgram : public FakeProgram {
     return tokens.size() < 7 ? hash : static_cast<uint64_t>(tokens[tokens.size() - 7]);
   }
 };
-
-Outcome ReadAll(Outbox& outbox) {
-  Outcome outcome;
-  TokenEvent event;
-  for (Outbox::Got got; (got = outbox.Next(kPatience, event)) != Outbox::Got::kEnd;) {
-    if (got == Outbox::Got::kNothing) {
-      ADD_FAILURE() << "no event for two minutes";
-      return outcome;
-    }
-    outcome.ids.push_back(event.token);
-    outcome.events.push_back(event);
-  }
-  outcome.summary = outbox.summary();
-  return outcome;
-}
-
-EngineOptions Options(int64_t max_running = 1, int64_t pages = 16, int64_t page_tokens = 4) {
-  return {.vocab = kVocab,
-          .context_tokens = pages * page_tokens,
-          .step_tokens = 8,
-          .max_running = max_running,
-          .state = {.n_pages = pages, .page_tokens = page_tokens}};
-}
-
-Request NewRequest(std::vector<TokenId> prompt, int64_t max_tokens) {
-  return {.prompt = std::move(prompt), .max_tokens = max_tokens, .sampling = {.temperature = 0}};
-}
-
-std::vector<TokenId> Prompt(size_t n, TokenId first = 3) {
-  std::vector<TokenId> prompt;
-  for (size_t i = 0; i < n; i++) prompt.push_back(static_cast<TokenId>((first + static_cast<TokenId>(i) * 5) % kVocab));
-  return prompt;
-}
 
 TEST(Engine, AnswersAreThoseOfTheModelForAnyChunkAndPage) {
   const std::vector<TokenId> prompt = Prompt(21);
@@ -336,12 +294,6 @@ TEST(Engine, CountersObeyTheirLawsAtEveryMoment) {
   uint64_t in_buckets = 0;
   for (const uint64_t n : end.gap.buckets) in_buckets += n;
   EXPECT_EQ(in_buckets, end.gap.count);
-}
-
-Outcome Ask(Engine& engine, Request request) {
-  const auto ticket = engine.Submit(std::move(request));
-  EXPECT_TRUE(ticket) << (ticket ? "" : ticket.error().Message());
-  return ticket ? ReadAll(*ticket->outbox) : Outcome{};
 }
 
 TEST(EngineCache, ALaterTurnComputesOnlyWhatIsNewToTheToken) {
@@ -702,111 +654,6 @@ TEST(Engine, DrawsFollowTheSeedAloneAndNotTheOrderOfRequests) {
   const auto first = ask(1);
   EXPECT_NE(ask(2), first);
   EXPECT_EQ(ask(1), first);
-}
-
-// ---------------------------------------------------------------- recurrent models: only a checkpoint lets a request go on from cached pages
-
-std::vector<TokenId> Joined(std::vector<TokenId> a, const std::vector<TokenId>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
-TEST(RecurrentEngine, ATurnGoesOnWhereTheLastEnded) {
-  FakeProgram program(kVocab, /*recurrent=*/true);
-  auto engine = Engine::Start(&program, Options(2, 64));
-  std::vector<TokenId> chat;
-  int64_t before = 0;
-  for (TokenId turn = 0; turn < 4; turn++) {
-    chat = Joined(chat, Prompt(9, turn * 7));
-    const Outcome outcome = ReadAll(*(*engine)->Submit(NewRequest(chat, 10))->outbox);
-    EXPECT_EQ(outcome.ids, FakeProgram::Expected(chat, 10, kVocab));
-    EXPECT_EQ(outcome.summary.cached_tokens, before) << "all but the last token of the answer";
-    EXPECT_EQ(outcome.summary.cache_miss->at_token, before);
-    chat = Joined(chat, outcome.ids);
-    before = static_cast<int64_t>(chat.size()) - 1;
-  }
-  EXPECT_EQ(program.computed_tokens, chat.size() - 1) << "each token once";
-}
-
-TEST(RecurrentEngine, ACommonPrefixIsReusedOnceSomebodyHasLeftItThere) {
-  FakeProgram program(kVocab, /*recurrent=*/true);
-  auto engine = Engine::Start(&program, Options(2, 128));
-  const std::vector<TokenId> system = Prompt(42);
-  const auto ask = [&](TokenId question) {
-    const std::vector<TokenId> prompt = Joined(system, Prompt(31, question));
-    const Outcome outcome = ReadAll(*(*engine)->Submit(NewRequest(prompt, 5))->outbox);
-    EXPECT_EQ(outcome.ids, FakeProgram::Expected(prompt, 5, kVocab));
-    return outcome.summary;
-  };
-  EXPECT_EQ(ask(50).cached_tokens, 0);
-  const Summary second = ask(60);
-  EXPECT_EQ(second.cached_tokens, 0) << "the first had no reason to stop there";
-  EXPECT_EQ(second.cache_miss->reason, cache::MissReason::kNoState);
-  const Summary third = ask(70);
-  EXPECT_EQ(third.cached_tokens, 40) << "the last page boundary of the common part";
-  EXPECT_EQ(ask(80).cached_tokens, 40);
-  EXPECT_EQ(ask(70).cached_tokens, 64) << "a repeated prompt: near its end";
-}
-
-TEST(RecurrentEngine, RequestsAtOnceComputeTheirCommonPrefixOnce) {
-  for (const bool group : {false, true}) {
-    FakeProgram program(kVocab, /*recurrent=*/true);
-    EngineOptions options = Options(6, 256);
-    options.prefix_cache = !group;  // a group shares without it too
-    auto engine = Engine::Start(&program, options);
-    const std::vector<TokenId> system = Prompt(80);
-    std::vector<Ticket> tickets;
-    std::vector<std::vector<TokenId>> prompts;
-    if (group) {
-      tickets = *(*engine)->SubmitGroup(NewRequest(system, 6), 6);
-      prompts.assign(6, system);
-    } else {
-      for (TokenId i = 0; i < 6; i++) {
-        prompts.push_back(Joined(system, Prompt(10, i)));
-        tickets.push_back(*(*engine)->Submit(NewRequest(prompts.back(), 6)));
-      }
-    }
-    for (size_t i = 0; i < 6; i++)
-      EXPECT_EQ(ReadAll(*tickets[i].outbox).ids, FakeProgram::Expected(prompts[i], 6, kVocab)) << i;
-    EXPECT_LE(program.computed_tokens, 80u + 6 * 20 + (group ? 0 : 80))
-        << "the second may have come too late for the first";
-  }
-}
-
-TEST(RecurrentEngine, WithoutCheckpointsAllIsComputedAndRight) {
-  FakeProgram program(kVocab, /*recurrent=*/true);
-  EngineOptions options = Options(3, 24);
-  options.checkpoints = 0;
-  auto engine = Engine::Start(&program, options);
-  for (int i = 0; i < 2; i++) {
-    const auto tickets = *(*engine)->SubmitGroup(NewRequest(Prompt(25), 8), 3);
-    for (const Ticket& ticket : tickets) {
-      const Outcome outcome = ReadAll(*ticket.outbox);
-      EXPECT_EQ(outcome.ids, FakeProgram::Expected(Prompt(25), 8, kVocab));
-      EXPECT_EQ(outcome.summary.cached_tokens, 0);
-    }
-  }
-}
-
-TEST(RecurrentEngine, CancelsAndPreemptionsLeaveOthersAlone) {
-  FakeProgram program(kVocab, /*recurrent=*/true);
-  EngineOptions options = Options(5, 20);
-  options.checkpoints = 3;
-  auto engine = Engine::Start(&program, options);
-  std::vector<Ticket> tickets;
-  std::vector<std::vector<TokenId>> prompts;
-  for (TokenId i = 0; i < 60; i++) {
-    prompts.push_back(Joined(Prompt(static_cast<size_t>(12 + i % 3)), Prompt(static_cast<size_t>(1 + i % 9), i % 4)));
-    tickets.push_back(*(*engine)->Submit(NewRequest(prompts.back(), 4 + i % 20)));
-    if (i % 7 == 3) (*engine)->Cancel(tickets[static_cast<size_t>(i - 2)].id);
-  }
-  for (TokenId i = 0; i < 60; i++) {
-    const Outcome outcome = ReadAll(*tickets[static_cast<size_t>(i)].outbox);
-    std::vector<TokenId> want =
-        FakeProgram::Expected(prompts[static_cast<size_t>(i)], static_cast<size_t>(4 + i % 20), kVocab);
-    if (outcome.summary.reason == FinishReason::kCancelled) want.resize(outcome.ids.size());
-    EXPECT_EQ(outcome.ids, want) << i;
-  }
 }
 
 }  // namespace
