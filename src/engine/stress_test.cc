@@ -1,13 +1,17 @@
 // Random traffic over the whole engine, with its integrity proved after each step; and what a step of the scheduler costs.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <fstream>
 #include <optional>
 #include <random>
+#include <string>
 
 #include "engine/engine.h"
 #include "engine/fake_program.h"
@@ -28,12 +32,27 @@ struct Asked {
   bool cancelled = false;
 };
 
+// Of this process.
+int64_t ResidentKiB() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);)
+    if (line.starts_with("VmRSS:")) return std::atoll(line.c_str() + 6);
+  return 0;
+}
+
+// What the heap holds; 0 under sanitizers, which have a heap of their own.
+int64_t HeapBytes() {
+  const struct mallinfo2 info = mallinfo2();
+  return static_cast<int64_t>(info.uordblks + info.hblkhd);
+}
+
 // RIDGE_STRESS_S=7200 in the environment runs it as long; so many requests otherwise.
 std::optional<double> Seconds() {
   const char* given = std::getenv("RIDGE_STRESS_S");
   return given == nullptr ? std::nullopt : std::optional(std::atof(given));
 }
-constexpr int kStressRequests = 3000;
+constexpr int kStressRequests = 12000;
+constexpr int64_t kHeapSlackBytes = 64 << 10;  // what tables of a cache that is full vary by
 
 class Stress : public ::testing::TestWithParam<bool> {};  // recurrent
 INSTANTIATE_TEST_SUITE_P(Engine, Stress, ::testing::Bool());
@@ -59,12 +78,15 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
   const auto below = [&](size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random); };
   std::vector<std::vector<TokenId>> conversations(5);
   std::deque<Asked> asked;
-  uint64_t ended = 0, cancelled = 0, refused = 0;
+  uint64_t ended = 0, cancels = 0, cancelled = 0, refused = 0, forks = 0;
   const auto read = [&](Asked& a) {
     std::vector<TokenId> ids;
     TokenEvent event;
     size_t scored = 1;
     for (Outbox::Got got; (got = a.ticket.outbox->Next(kPatience, event)) != Outbox::Got::kEnd;) {
+      // Once more: the process may have been stopped meanwhile.
+      if (got == Outbox::Got::kNothing) got = a.ticket.outbox->Next(kPatience, event);
+      if (got == Outbox::Got::kEnd) break;
       ASSERT_NE(got, Outbox::Got::kNothing);
       if (event.prompt) {
         ASSERT_TRUE(a.scores && ids.empty() && event.token == a.request.prompt.at(scored++));
@@ -85,8 +107,28 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
     if (talk.size() > 90) talk.resize(below(20));
   };
   const std::optional<double> seconds = Seconds();
-  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(seconds.value_or(0));
-  for (int i = 0; seconds ? std::chrono::steady_clock::now() < end : i < kStressRequests; i++) {
+  const auto begin = std::chrono::steady_clock::now();
+  // After each quarter everything is read to its end, and the heap is looked at. The first quarter fills caches and tables; from then on it must not grow.
+  std::vector<int64_t> heap;
+  for (int i = 0;; i++) {
+    const double part = seconds
+                            ? std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count() / *seconds
+                            : static_cast<double>(i) / kStressRequests;
+    if (part * 4 >= static_cast<double>(heap.size() + 1)) {
+      for (Asked& a : asked) ASSERT_NO_FATAL_FAILURE(read(a));
+      asked.clear();
+      const EngineStats stats = engine->Stats();
+      EXPECT_EQ(stats.running + stats.waiting + stats.pages_held, 0);
+      heap.push_back(HeapBytes());
+      fmt::print(
+          "stress, {}, {:3.0f} %: RSS {} KiB, heap {} bytes; {} requests ended, {} of them forks, {} cancels ({} in "
+          "time), {} refused, "
+          "{} steps, {} preemptions, {} pages evicted, {} dropped\n",
+          GetParam() ? "recurrent" : "attention", 100 * part, ResidentKiB(), heap.back(), ended, forks, cancels,
+          cancelled, refused, stats.steps, stats.preemptions, stats.pages_evicted, stats.pages_dropped);
+      std::fflush(stdout);
+      if (heap.size() == 4) break;
+    }
     Request request{.prompt = conversations[below(conversations.size())],
                     .max_tokens = static_cast<int64_t>(below(30)),
                     .sampling = {.temperature = 0},
@@ -108,10 +150,12 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
         const bool first = ticket.id == tickets->front().id;
         asked.push_back({request, ticket, first && request.prompt_logprobs >= 0});
       }
+      forks += tickets->size() - 1;
     }
     if (!asked.empty() && below(3) == 0) {
       Asked& victim = asked[below(asked.size())];
       victim.cancelled = true;
+      cancels++;
       engine->Cancel(victim.ticket.id);
     }
     while (asked.size() > 40 || (!asked.empty() && below(3) == 0)) {
@@ -119,14 +163,15 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
       asked.pop_front();
     }
   }
-  for (Asked& a : asked) ASSERT_NO_FATAL_FAILURE(read(a));
   const EngineStats stats = engine->Stats();
   EXPECT_EQ(stats.finished, ended);
   EXPECT_EQ(stats.submitted, ended);
-  EXPECT_EQ(stats.running + stats.waiting + stats.pages_held, 0);
+  EXPECT_LT(heap.at(3), heap.at(1) + kHeapSlackBytes) << "a leak: the heap after each quarter must stay as it is";
   EXPECT_EQ(stats.prompt_tokens_pending, 0u);
   EXPECT_GT(cancelled, 0u);
+  EXPECT_GT(forks, 0u);
   EXPECT_GT(stats.preemptions, 0u);
+  EXPECT_GT(stats.pages_evicted, 0u);
   EXPECT_GT(stats.prompt_tokens_cached, 0u);
   EXPECT_EQ(stats.draft_failures, 0u);
   RecordProperty("requests", std::to_string(ended));
