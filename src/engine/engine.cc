@@ -168,7 +168,7 @@ Status Engine::CheckPin(const Request& request) const {
   return wrong("a KV pool with room for one request of the whole context", "room for more");
 }
 
-Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) const {
+Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request, const sampling::Sampler& sampler) const {
   const auto outside = [](const char* where, int64_t found, int64_t least, int64_t most) -> Status {
     return Fail(Code::kInvalidArgument, "the value is out of range")
         .Where(where)
@@ -190,8 +190,6 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   RIDGE_RETURN_IF_ERROR(CheckSpeculation(request.speculation));
   RIDGE_RETURN_IF_ERROR(CheckPin(request));
   RIDGE_RETURN_IF_ERROR(scheduler_.CheckFits(static_cast<int64_t>(request.prompt.size())));
-  RIDGE_ASSIGN_OR_RETURN(sampling::Sampler sampler,
-                         sampling::Sampler::Create(request.sampling, static_cast<int32_t>(options_.vocab)));
   auto sequence = std::make_unique<Sequence>();
   sequence->prompt_tokens = static_cast<int64_t>(request.prompt.size());
   sequence->max_tokens = request.max_tokens < 0 ? -1 : request.max_tokens;
@@ -206,7 +204,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request) co
   sequence->asks_model = drafter_ && wants(Speculation::kDraft);
   sequence->scores = request.prompt_logprobs >= 0;
   sequence->tokens = request.prompt;
-  sequence->work = std::unique_ptr<Work>(new Work{.sampler = std::move(sampler),
+  sequence->work = std::unique_ptr<Work>(new Work{.sampler = sampler,
                                                   .draw_stream = request.draw_stream,
                                                   .logprobs = request.logprobs,
                                                   .prompt_logprobs = request.prompt_logprobs,
@@ -277,9 +275,11 @@ Result<std::vector<Ticket>> Engine::SubmitGroup(const Request& request, int64_t 
   try {
     const std::optional<Forecast> forecast = Predict(request.priority, static_cast<int64_t>(request.prompt.size()));
     RIDGE_RETURN_IF_ERROR(CheckDeadline(request, forecast));
+    RIDGE_ASSIGN_OR_RETURN(const sampling::Sampler sampler,
+                           sampling::Sampler::Create(request.sampling, static_cast<int32_t>(options_.vocab)));
     std::vector<std::unique_ptr<Sequence>> sequences;
     for (int64_t i = 0; i < n; i++) {
-      RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence, NewSequence(request));
+      RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<Sequence> sequence, NewSequence(request, sampler));
       sequence->work->draw_stream += static_cast<uint64_t>(i);
       if (forecast) sequence->work->summary.predicted_ttft_ms = forecast->ttft_ms;
       if (i > 0) sequence->scores = false;  // once is enough: the prompt is the same

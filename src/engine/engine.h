@@ -30,6 +30,10 @@
 #include "engine/stats.h"
 #include "engine/step_bytes.h"
 
+namespace ridge::sampling {
+class Sampler;
+}
+
 namespace ridge::engine {
 
 struct EngineOptions {
@@ -117,7 +121,7 @@ class Engine {
   Status CheckPin(const Request& request) const;
   Clock::time_point Now() const { return options_.now ? options_.now() : Clock::now(); }
   int64_t NowMs() const;
-  Result<std::unique_ptr<Sequence>> NewSequence(const Request& request) const;
+  Result<std::unique_ptr<Sequence>> NewSequence(const Request& request, const sampling::Sampler& sampler) const;
   std::optional<std::string> CacheRoot(const Request& request) const;
   Result<std::vector<Ticket>> Enqueue(std::vector<std::unique_ptr<Sequence>> sequences);
   void Publish();

@@ -15,11 +15,13 @@
 
 namespace {
 
-thread_local int fail_at = 0;  // 1: the thread's next allocation fails; 0: none does
+thread_local int fail_at = 0;         // 1: the thread's next allocation fails; 0: none does
+thread_local size_t asked_bytes = 0;  // by the thread so far
 
 }  // namespace
 
 [[gnu::noinline]] void* operator new(size_t bytes) {
+  asked_bytes += bytes;
   if (fail_at > 0 && --fail_at == 0) throw std::bad_alloc();
   if (void* memory = std::malloc(bytes > 0 ? bytes : 1)) return memory;
   throw std::bad_alloc();
@@ -411,6 +413,21 @@ TEST_P(NoMemory, ADrawWithoutMemoryFailsItsRequestAlone) {
     }
   }
   EXPECT_EQ(failed, 3u) << "one each time";
+}
+
+// A bias of a whole vocabulary has megabytes.
+TEST(Memory, TheAnswersOfAGroupShareTheirBias) {
+  FakeProgram program(kVocab);
+  program.LetRun(0);
+  auto engine = std::move(*Engine::Start(
+      &program, {.vocab = kVocab, .context_tokens = 60, .max_running = 4, .state = {.n_pages = 60, .page_tokens = 4}}));
+  Request request{.prompt = {1, 2, 3}, .max_tokens = 1};
+  request.sampling.logit_bias.resize(100'000);
+  const size_t before = asked_bytes;
+  const auto tickets = engine->SubmitGroup(request, 50);
+  ASSERT_TRUE(tickets) << tickets.error().Message();
+  EXPECT_LT(asked_bytes - before, 2 * request.sampling.logit_bias.size() * sizeof(sampling::LogitBias));
+  program.LetAllRun();
 }
 
 }  // namespace

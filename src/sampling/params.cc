@@ -95,10 +95,12 @@ Status Validate(const SamplingParams& p, int32_t vocab_size) {
     for (const TokenId id : p.dry_sequence_breakers[i]) RIDGE_RETURN_IF_ERROR(CheckToken(field, id, vocab_size));
   }
   for (size_t i = 0; i < p.logit_bias.size(); ++i) {
+    const auto [id, bias] = p.logit_bias[i];
+    if (id >= 0 && id < vocab_size && (bias == -kInfinity || std::isfinite(bias)))
+      continue;  // there may be as many as tokens
     const std::string field = fmt::format("logit_bias[{}]", i);
-    RIDGE_RETURN_IF_ERROR(CheckToken(field, p.logit_bias[i].id, vocab_size));
-    if (p.logit_bias[i].bias != -kInfinity)
-      RIDGE_RETURN_IF_ERROR(CheckNumber(field, p.logit_bias[i].bias, -kInfinity, kInfinity));
+    RIDGE_RETURN_IF_ERROR(CheckToken(field, id, vocab_size));
+    RIDGE_RETURN_IF_ERROR(CheckNumber(field, bias, -kInfinity, kInfinity));
   }
   for (size_t i = 0; i < p.samplers.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {

@@ -40,12 +40,14 @@ Result<Sampler> Sampler::Create(SamplingParams params, int32_t vocab_size) {
 }
 
 Sampler::Sampler(SamplingParams params, int32_t vocab_size)
-    : params_(std::move(params)), vocab_size_(vocab_size), dry_(params_, vocab_size) {
-  for (const Stage stage : params_.samplers) {
-    if (IsActive(stage, params_)) stages_.push_back(stage);
+    : params_(std::make_shared<const SamplingParams>(std::move(params))),
+      vocab_size_(vocab_size),
+      dry_(*params_, vocab_size) {
+  for (const Stage stage : params_->samplers) {
+    if (IsActive(stage, *params_)) stages_.push_back(stage);
   }
   all_ = stages_.empty() || (stages_.size() == 1 && stages_[0] == Stage::kTemperature);
-  greedy_ = params_.temperature == 0.0 || LeavesOnlyTheBest(stages_, params_);
+  greedy_ = params_->temperature == 0.0 || LeavesOnlyTheBest(stages_, *params_);
 }
 
 Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId> history, uint64_t request,
@@ -61,10 +63,10 @@ Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId
         .Found(fmt::format("{} bits", allowed.size() * 32))
         .Expected(fmt::format("at least {}", vocab_size));
   }
-  ApplyBias(params_.logit_bias, logits);
+  ApplyBias(params_->logit_bias, logits);
   if (!allowed.empty()) ApplyMask(allowed, logits);
-  penalties_.Apply(params_, history, logits);
-  dry_.Apply(params_, history, logits);
+  penalties_.Apply(*params_, history, logits);
+  dry_.Apply(*params_, history, logits);
 
   TokenId chosen = -1;
   if (greedy_) {
@@ -72,26 +74,26 @@ Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId
     nan_count_ = best.nan_count;
     chosen = best.id;
   } else if (all_) {
-    const PhiloxBlock random = Philox(params_.seed, position, request);
-    const double temperature = stages_.empty() ? 1.0 : params_.temperature;
+    const PhiloxBlock random = Philox(params_->seed, position, request);
+    const double temperature = stages_.empty() ? 1.0 : params_->temperature;
     chosen = candidates_.DrawFromAll(logits, temperature, Uniform(random[0], random[1]), nan_count_);
   } else {
     size_t next = 0;
     if (!stages_.empty() && stages_[0] == Stage::kTopK) {
-      nan_count_ = candidates_.FillTopK(logits, std::min(static_cast<size_t>(params_.top_k), vocab_size));
+      nan_count_ = candidates_.FillTopK(logits, std::min(static_cast<size_t>(params_->top_k), vocab_size));
       next = 1;
     } else {
       nan_count_ = candidates_.FillAll(logits);
     }
     if (!candidates_.empty()) {
-      const PhiloxBlock random = Philox(params_.seed, position, request);
+      const PhiloxBlock random = Philox(params_->seed, position, request);
       for (; next < stages_.size(); ++next) Truncate(stages_[next], random);
       chosen = candidates_.Draw(Uniform(random[0], random[1]));
     }
   }
   if (chosen < 0) {
     const bool biased =
-        nan_count_ == 0 && std::ranges::any_of(params_.logit_bias, [](const LogitBias& b) { return b.bias < 0; });
+        nan_count_ == 0 && std::ranges::any_of(params_->logit_bias, [](const LogitBias& b) { return b.bias < 0; });
     return Fail(Code::kInvalidData, fmt::format("no token can be sampled at position {}", position))
         .Where(biased ? "logit_bias" : "")
         .Found(fmt::format("{} of {} logits NaN, the others minus infinity", nan_count_, vocab_size))
@@ -102,18 +104,18 @@ Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId
 }
 
 void Sampler::Truncate(Stage stage, const std::array<uint32_t, 4>& random) {
-  const size_t min_keep = static_cast<size_t>(std::max(params_.min_keep, 1));
+  const size_t min_keep = static_cast<size_t>(std::max(params_->min_keep, 1));
   switch (stage) {
-    case Stage::kTopNSigma: candidates_.TopNSigma(params_.top_n_sigma); break;
-    case Stage::kTopK: candidates_.TopK(static_cast<size_t>(params_.top_k)); break;
-    case Stage::kTypicalP: candidates_.Typical(params_.typical_p, min_keep); break;
-    case Stage::kTopP: candidates_.TopP(params_.top_p, min_keep); break;
-    case Stage::kMinP: candidates_.MinP(params_.min_p, min_keep); break;
+    case Stage::kTopNSigma: candidates_.TopNSigma(params_->top_n_sigma); break;
+    case Stage::kTopK: candidates_.TopK(static_cast<size_t>(params_->top_k)); break;
+    case Stage::kTypicalP: candidates_.Typical(params_->typical_p, min_keep); break;
+    case Stage::kTopP: candidates_.TopP(params_->top_p, min_keep); break;
+    case Stage::kMinP: candidates_.MinP(params_->min_p, min_keep); break;
     case Stage::kXtc:
       // Its own half of the block: whether XTC acts must not depend on which token is drawn.
-      if (Uniform(random[2], random[3]) < params_.xtc_probability) candidates_.Xtc(params_.xtc_threshold, min_keep);
+      if (Uniform(random[2], random[3]) < params_->xtc_probability) candidates_.Xtc(params_->xtc_threshold, min_keep);
       break;
-    case Stage::kTemperature: candidates_.Temperature(params_.temperature); break;
+    case Stage::kTemperature: candidates_.Temperature(params_->temperature); break;
   }
 }
 

@@ -9,11 +9,13 @@
 //   (base/math.h).
 // - The random numbers come from Philox4x32-10 with key = seed, counter = (position, request).
 // - Equal logits: the lower id goes first. NaN and -inf never win; +inf counts as the largest finite float.
-// - No allocation once scratch has grown (the first calls). One Sampler per thread.
+// - No allocation once scratch has grown (the first calls). One Sampler per thread; copies share the parameters, a bias of
+//   every token included.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -40,7 +42,7 @@ class Sampler {
   Result<TokenId> Sample(std::span<float> logits, std::span<const TokenId> history, uint64_t request, uint64_t position,
                          std::span<const uint32_t> allowed = {});
 
-  const SamplingParams& params() const { return params_; }
+  const SamplingParams& params() const { return *params_; }
   bool greedy() const { return greedy_; }
 
   // What the latest draw chose among; empty when greedy, and when no stage drops any.
@@ -53,7 +55,7 @@ class Sampler {
   Sampler(SamplingParams params, int32_t vocab_size);
   void Truncate(Stage stage, const std::array<uint32_t, 4>& random);
 
-  SamplingParams params_;
+  std::shared_ptr<const SamplingParams> params_;
   int32_t vocab_size_ = 0;
   bool greedy_ = false, all_ = false;  // all_: no stage drops a token
   int64_t nan_count_ = 0;
