@@ -142,7 +142,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
     return std::nullopt;
   }
 
-  static bool Public(std::string_view target) { return target == "/health" || target == "/ready"; }
+  static std::string_view PathOf(std::string_view target) { return target.substr(0, target.find('?')); }
+  static bool Public(std::string_view target) { return PathOf(target) == "/health" || PathOf(target) == "/ready"; }
 
   static ApiError Plain(int status, const char* what) {
     return {.status = status, .message = what, .type = status == 503 ? "unavailable_error" : "invalid_request_error"};
@@ -285,27 +286,35 @@ class Connection : public std::enable_shared_from_this<Connection> {
     }
   }
 
+  void TakeRequest(Parser& parser, Request& request, bool& keep_alive, bool& old) {
+    auto message = parser.release();
+    keep_alive = message.keep_alive();
+    old = message.version() == 10;
+    request.method = MethodOf(message.method());
+    request.path = PathOf(message.target());
+    request.body = std::move(message.body());
+    request.wake = [waker = waker_] { waker->Notify(); };
+    request.gone = shared_gone_;
+    request.arrived = arrived_;
+  }
+
   // True: the connection may carry another request.
   asio::awaitable<bool> ServeOne() {
     auto task = std::make_shared<Task>();
-    bool keep_alive = false, old = false;
+    bool whole = false, keep_alive = false, old = false;
     {
       Parser parser;
-      const bool whole = co_await ReadRequest(parser);
-      if (!whole) {
-        if (wrong_) co_await Refuse();
-        co_return false;
-      }
-      auto message = parser.release();
-      keep_alive = message.keep_alive();
-      old = message.version() == 10;
-      const std::string_view target = message.target();
-      task->request.method = MethodOf(message.method());
-      task->request.path = target.substr(0, target.find('?'));
-      task->request.body = std::move(message.body());
-      task->request.wake = [waker = waker_] { waker->Notify(); };
-      task->request.gone = shared_gone_;
-      task->request.arrived = arrived_;
+      const bool read = co_await ReadRequest(parser);
+      whole = read;
+      if (whole) TakeRequest(parser, task->request, keep_alive, old);
+    }
+    if (!whole) {
+      // What came of it is for nobody: the room is others' while the client is told.
+      const bool was_long = charged_bytes_ > kLongBytes;
+      Charge(0);
+      if (was_long) TrimMemory(hub_);
+      if (wrong_) co_await Refuse();
+      co_return false;
     }
     SleepIfPlanted(Stage::kReceive);
     if (task->request.body.size() <= kInlineBytes && !Computes(task->request)) {

@@ -82,6 +82,28 @@ class Large(unittest.TestCase):
                 link.close()
             server.until(idle)
 
+    def test_as_many_large_bodies_as_there_is_room_for_are_taken(self):
+        """Twelve of 30 MiB that come side by side: 256 MiB hold eight, and who is refused makes room for the others."""
+        with Server(self.model, "-np", "2", "-c", "256") as server:
+            data = json.dumps({"prompt": "quick", "max_tokens": 1}).encode() + b" " * (30 * MIB)
+            links = {socket.create_connection(("127.0.0.1", server.port), timeout=Server.PATIENCE_S): 0 for _ in range(12)}
+            for link in links:
+                link.sendall(head(TEXT, len(data)))
+            sending = set(links)
+            while sending:
+                for link in sorted(sending, key=links.get):
+                    if select.select([link], [], [], 0)[0]:  # refused already
+                        sending.remove(link)
+                        continue
+                    links[link] += link.send(data[links[link]:links[link] + MIB // 4])
+                    if links[link] == len(data):
+                        sending.remove(link)
+            statuses = sorted(int(link.recv(1 << 16).split()[1]) for link in links)
+            self.assertEqual(statuses, [200] * 8 + [503] * 4)
+            for link in links:
+                link.close()
+            self.assertEqual(server.stop(SIGTERM)[0], 0)
+
     def test_small_requests_do_not_wait_for_large_ones(self):
         with Server(self.model, "-np", "2", "-c", "256") as server:
             word = json.dumps({"content": "the" * (MIB * 4 // 3)}).encode()

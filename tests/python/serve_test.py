@@ -543,7 +543,8 @@ class Life(unittest.TestCase):
 
     def test_key(self):
         with Server(self.model, "--api-key", "sk-1") as server:
-            self.assertEqual(server.get("/ready")[0], 200)
+            for path in ("/ready", "/health", "/health?from=balancer"):
+                self.assertEqual(server.get(path)[0], 200)
             for headers in ({}, {"Authorization": "Bearer sk-2"}, {"Authorization": "Bearer sk-"}, {"Authorization": "sk-1"}, {"Authorization": "Bearer sk-11"}):
                 self.assertEqual(server.get("/v1/models", headers)[0], 401)
             self.assertEqual(server.get("/v1/models", {"Authorization": "Bearer sk-1"})[0], 200)
