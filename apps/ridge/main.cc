@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "commands.h"
+#include "file_fault.h"
 
 namespace ridge::app {
 namespace {
@@ -142,6 +143,7 @@ int Main(int argc, char** argv) {
   }
   Output out;
   out.json = invocation.json;
+  TellFileFaults(out);
   Status done;
   for (const CLI::App* used = &root; used != nullptr && done;) {
     done = CheckNumbers(*used);

@@ -5,8 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 #include <utility>
 
 namespace ridge {
@@ -21,7 +24,44 @@ FileIdentity IdentityFrom(const struct stat& info) {
           .changed_ns = ns(info.st_ctim)};
 }
 
+// What MappedPathAt looks through. An entry is written while its begin is null.
+struct Mapping {
+  std::atomic<const std::byte*> begin = nullptr;
+  std::atomic<size_t> size_bytes = 0;
+  std::array<char, 1024> path = {};
+};
+std::array<Mapping, 64> g_mappings;
+std::mutex g_mutex;  // of those who write
+
+void Enlist(const std::byte* begin, size_t size_bytes, const std::string& path) {
+  const std::lock_guard lock(g_mutex);
+  for (Mapping& mapping : g_mappings) {
+    if (mapping.begin != nullptr) continue;
+    mapping.path.fill(0);
+    path.copy(mapping.path.data(), mapping.path.size() - 1);
+    mapping.size_bytes = size_bytes;
+    mapping.begin = begin;
+    return;
+  }
+}
+
+void Delist(const std::byte* begin) {
+  const std::lock_guard lock(g_mutex);
+  for (Mapping& mapping : g_mappings) {
+    if (mapping.begin == begin) mapping.begin = nullptr;
+  }
+}
+
 }  // namespace
+
+const char* MappedPathAt(const void* address) {
+  const auto at = reinterpret_cast<uintptr_t>(address);
+  for (const Mapping& mapping : g_mappings) {
+    const auto begin = reinterpret_cast<uintptr_t>(mapping.begin.load());
+    if (begin != 0 && at >= begin && at - begin < mapping.size_bytes) return mapping.path.data();
+  }
+  return nullptr;
+}
 
 FileIdentity IdentityOf(const std::string& path) {
   struct stat info{};
@@ -62,6 +102,7 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
       return Fail(Code::kResourceExhausted, "cannot map file").Where(path).Found(std::strerror(reason));
     }
     file.data_ = static_cast<const std::byte*>(map);
+    Enlist(file.data_, file.size_bytes_, path);
   }
   ::close(fd);
   return file;
@@ -76,7 +117,9 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 }
 
 MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_bytes_);
+  if (data_ == nullptr) return;
+  Delist(data_);
+  ::munmap(const_cast<std::byte*>(data_), size_bytes_);
 }
 
 void MappedFile::Release(size_t offset_bytes, size_t size_bytes) const {

@@ -3,7 +3,8 @@
 //   RIDGE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
 //   std::span<const std::byte> bytes = file.bytes();
 //
-// Owner: unmaps on destruction. Immutable after Open, so thread-safe. The file must not shrink while it is mapped.
+// Owner: unmaps on destruction. Immutable after Open, so thread-safe. The file must not shrink while it is mapped: reading what is
+// gone raises SIGBUS, which MappedPathAt can tell from others.
 #pragma once
 
 #include <cstddef>
@@ -26,6 +27,9 @@ FileIdentity IdentityOf(const std::string& path);
 
 // Pages wholly inside are not needed soon: they leave resident memory. Only for mappings of files.
 void DropPages(std::span<const std::byte> bytes);
+
+// Of the file whose mapping holds this address, cut off where it is long; null: of none of the first 64. Async-signal-safe.
+const char* MappedPathAt(const void* address);
 
 class MappedFile {
  public:

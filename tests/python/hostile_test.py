@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import resource
+import shutil
 import signal
 import subprocess
 import tempfile
@@ -92,6 +93,28 @@ class Hostile(unittest.TestCase):
             run = subprocess.run([RIDGE, "run", "--help"], stdout=full, stderr=subprocess.PIPE)
         self.assertEqual(run.returncode, 1)
         self.assertTrue(run.stderr.startswith(b"error: "))
+
+    def test_a_model_file_that_is_cut_short_while_it_is_in_use_is_named(self):
+        """Overwriting in place, as cp does; one that is deleted or replaced by renaming stays as it is for who has it open."""
+        for cut in (True, False):
+            model = os.path.join(self.folder.name, 'in "use".gguf')
+            shutil.copyfile(self.chat, model)
+            chat = subprocess.Popen([RIDGE, "run", "-m", model, "-cnv", "-n", "4", "--temp", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            try:
+                chat.stdin.write(b"hello\n")
+                chat.stdin.flush()
+                chat.stdout.read(1)
+                os.truncate(model, 1) if cut else os.remove(model)
+                out, err = chat.communicate(b"hello\n" * 3, timeout=120)
+            finally:
+                chat.kill()
+            lines = [line for line in err.decode().splitlines() if line.startswith("error: ")]
+            if cut:
+                self.assertEqual((chat.returncode, len(lines)), (1, 1), err)
+                self.assertIn("cut short", lines[0])
+                self.assertIn(model, lines[0])
+            else:
+                self.assertEqual((chat.returncode, lines), (0, []), err)
 
     def test_sigterm_ends_a_chat_that_waits_for_its_next_line(self):
         chat = subprocess.Popen([RIDGE, "run", "-m", self.chat, "-cnv", "-n", "4", "--temp", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
