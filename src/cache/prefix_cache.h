@@ -58,6 +58,8 @@ class PrefixCache {
     int64_t pages = 0;
   };
 
+  using StateKey = std::pair<int, uint64_t>;  // 0: minor, 1, or kPinnedState; last use
+
   struct Partial {
     PageId page = kNoPage;  // its first `tokens` tokens are the wanted ones: to be copied, never written
     int64_t tokens = 0;
@@ -91,7 +93,8 @@ class PrefixCache {
   void Touch(const Cursor& cursor);
 
   // Recurrent models: pages say what was computed, but only a checkpoint of the state lets a sequence go on from there. A checkpoint is a slot, kept
-  // at a token of a page and given up with it, or when there are too many: `minor` ones first, then those used least recently.
+  // at a token of a page and given up with it, or when there are too many: `minor` ones first, then those used least recently. A conversation that went
+  // on leaves a checkpoint further on: the one from which it did so is minor from then on, until somebody else goes on from it too.
   // slots is borrowed and has max_states slots for this.
   void EnableStates(SlotPool* slots, int64_t max_states);
   struct StateMatch {
@@ -99,12 +102,16 @@ class PrefixCache {
     int32_t slot = kNoSlot;     // it
     PageId page = kNoPage;      // that holds its last token
     int64_t cached_tokens = 0;  // how far the pages go
+    StateKey key = {};          // for UseState
   };
-  // On the path of tokens[0, limit) from the cursor's root; what is found counts as used.
-  StateMatch FindState(const Cursor& cursor, std::span<const TokenId> tokens, int64_t limit);
+  // On the path of tokens[0, limit) from the cursor's root.
+  StateMatch FindState(const Cursor& cursor, std::span<const TokenId> tokens, int64_t limit) const;
+  // Somebody goes on from what was found just now.
+  void UseState(const StateMatch& match);
   // A slot for a checkpoint to come, or nullopt: there is no room. It ends with KeepReservedState or DropState.
   std::optional<int32_t> ReserveState();
   void DropState(int32_t slot);
+  // Not minor: where some have parted already.
   bool KeepReservedState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor);
   // Keeps `slot`, the state after all of `tokens`, whose pages are the cursor's or behind it in the cache. The slot is the cache's afterwards, or free: false
   // where its page or room for it is missing.
@@ -161,10 +168,9 @@ class PrefixCache {
   };
   using Children = std::map<Tokens, std::unique_ptr<Node>, Less>;
 
-  // 0 for minor ones, 2 for pinned ones; last use.
-  using StateKey = std::pair<int, uint64_t>;
   static constexpr int kPinnedState = 2;
   bool RoomForState();
+  StateKey Ranked(StateKey key, int rank);
   void PinState(Node* node, int32_t tokens);
   void Unpin(Node* node);
   void MovePin(Node* from, Node* to);

@@ -62,11 +62,19 @@ PrefixCache::Node* PrefixCache::Holder(const Cursor& cursor, std::span<const Tok
 bool PrefixCache::KeepState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor) {
   const int32_t in_page = static_cast<int32_t>((static_cast<int64_t>(tokens.size()) - 1) % page_tokens_) + 1;
   Node* node = Holder(cursor, tokens);
-  const bool there =
-      node != nullptr && std::ranges::find(node->states, in_page, &Node::State::tokens) != node->states.end();
-  if (node == nullptr || there || !RoomForState()) {
+  if (node != nullptr) {
+    if (const auto at = std::ranges::find(node->states, in_page, &Node::State::tokens); at != node->states.end()) {
+      slots_->Give(slot);
+      if (!minor) {  // the end of a conversation, again
+        at->uses = 0;
+        at->key = Ranked(at->key, 1);
+      }
+      return true;
+    }
+  }
+  if (node == nullptr || !RoomForState()) {
     slots_->Give(slot);
-    return there;
+    return false;
   }
   const StateKey key = {minor ? 0 : 1, ++clock_};
   try {
@@ -82,13 +90,37 @@ bool PrefixCache::KeepState(const Cursor& cursor, std::span<const TokenId> token
 
 bool PrefixCache::KeepReservedState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor) {
   reserved_states_--;
-  return KeepState(cursor, tokens, slot, minor);
+  const bool kept = KeepState(cursor, tokens, slot, minor);
+  if (kept && !minor) {
+    for (Node::State& state : Holder(cursor, tokens)->states) {
+      if (state.slot == slot) state.uses = 1;
+    }
+  }
+  return kept;
 }
 
-PrefixCache::StateMatch PrefixCache::FindState(const Cursor& cursor, std::span<const TokenId> tokens, int64_t limit) {
+// Used now. Pinned ones stay so. Needs no memory.
+PrefixCache::StateKey PrefixCache::Ranked(StateKey key, int rank) {
+  auto used = states_.extract(key);
+  used.key() = {key.first == kPinnedState ? kPinnedState : rank, ++clock_};
+  key = used.key();
+  states_.insert(std::move(used));
+  return key;
+}
+
+void PrefixCache::UseState(const StateMatch& match) {
+  const auto at = states_.find(match.key);
+  if (match.tokens == 0 || at == states_.end()) return;
+  const auto [node, tokens] = at->second;
+  Node::State& state = *std::ranges::find(node->states, tokens, &Node::State::tokens);
+  state.uses = std::min(state.uses + 1, 2);
+  state.key = Ranked(state.key, state.uses > 1 ? 1 : 0);
+}
+
+PrefixCache::StateMatch PrefixCache::FindState(const Cursor& cursor, std::span<const TokenId> tokens,
+                                               int64_t limit) const {
   tokens = tokens.first(static_cast<size_t>(limit));
   StateMatch match;
-  Node* holder = nullptr;
   Node* node = cursor.root;
   int64_t pages = 0;
   const auto look = [&](Node* at, int64_t common) {  // of the page behind `pages`
@@ -97,7 +129,7 @@ PrefixCache::StateMatch PrefixCache::FindState(const Cursor& cursor, std::span<c
       match.tokens = pages * page_tokens_ + state.tokens;
       match.slot = state.slot;
       match.page = at->page;
-      holder = at;
+      match.key = state.key;
     }
   };
   for (; (pages + 1) * page_tokens_ <= limit; pages++) {
@@ -126,12 +158,6 @@ PrefixCache::StateMatch PrefixCache::FindState(const Cursor& cursor, std::span<c
       if (!visit(--down)) break;
     }
     if (match.tokens > before) break;
-  }
-  if (holder != nullptr) {
-    Node::State& state = *std::ranges::find(holder->states, match.slot, &Node::State::slot);
-    auto used = states_.extract(state.key);
-    used.key() = state.key = {state.key.first, ++clock_};
-    states_.insert(std::move(used));
   }
   return match;
 }

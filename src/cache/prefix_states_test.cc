@@ -43,6 +43,13 @@ class PrefixStatesTest : public ::testing::Test {
     if (slot != nullptr) *slot = match.slot;
     return {match.tokens, match.cached_tokens};
   }
+  // A run that goes on from there.
+  void Use(const Tokens& tokens) {
+    PrefixCache::Cursor at = cache.Enter("");
+    cache.UseState(cache.FindState(at, tokens, static_cast<int64_t>(tokens.size())));
+    cache.Leave(at);
+    EXPECT_TRUE(cache.CheckIntegrity());
+  }
   using Pair = std::pair<int64_t, int64_t>;
 
   PagePool pool = std::move(*PagePool::Create(32));
@@ -84,14 +91,54 @@ TEST_F(PrefixStatesTest, MinorOnesGoFirstThenThoseUsedLeastRecently) {
   Run({1, 1, 1, 1, 1});
   Run({2, 2, 2, 2, 2}, /*minor=*/true);
   Run({3, 3, 3, 3, 3});
-  EXPECT_EQ(Find({1, 1, 1, 1, 1}).first, 5);
-  EXPECT_EQ(Find({2, 2, 2, 2, 2}).first, 5);
+  for (int i = 0; i < 2; i++) Use({1, 1, 1, 1, 1});
+  Use({2, 2, 2, 2, 2});
   Run({4, 4, 4, 4, 4});
   EXPECT_EQ(Find({2, 2, 2, 2, 2}), Pair(0, 5)) << "pages stay";
   Run({5, 5, 5, 5, 5});
   EXPECT_EQ(Find({3, 3, 3, 3, 3}).first, 0);
   EXPECT_EQ(Find({1, 1, 1, 1, 1}).first, 5);
   EXPECT_EQ(cache.states(), 3);
+}
+
+TEST_F(PrefixStatesTest, AConversationThatWentOnNeedsItsLastEndAlone) {
+  Run({1, 1, 1, 1, 1});
+  Run({2, 2, 2, 2, 2});
+  Use({2, 2, 2, 2, 2, 7});
+  Run({2, 2, 2, 2, 2, 7});
+  Run({3, 3, 3, 3, 3});
+  EXPECT_EQ(Find({1, 1, 1, 1, 1}).first, 5) << "used less recently, but nobody went on from here";
+  EXPECT_EQ(Find({2, 2, 2, 2, 2, 8}).first, 0);
+  EXPECT_EQ(Find({2, 2, 2, 2, 2, 7}).first, 6);
+  Use({2, 2, 2, 2, 2, 7});
+  Run({2, 2, 2, 2, 2, 7});  // which came no further
+  Run({4, 4, 4, 4, 4});
+  EXPECT_EQ(Find({2, 2, 2, 2, 2, 7}).first, 6);
+  EXPECT_EQ(Find({1, 1, 1, 1, 1}).first, 0);
+}
+
+TEST_F(PrefixStatesTest, WhatSeveralGoOnFromStays) {
+  Run({1, 1, 1, 1, 1});
+  Use({1, 1, 1, 1, 1, 2});
+  Use({1, 1, 1, 1, 1, 3});
+  Run({2, 2, 2, 2, 2});
+  Run({3, 3, 3, 3, 3});
+  Use({1, 1, 1, 1, 1, 4});
+  Run({4, 4, 4, 4, 4});
+  EXPECT_EQ(Find({1, 1, 1, 1, 1}).first, 5);
+  // Where some have parted already the first one who comes is not the only one.
+  PageTable table(&pool, kPage);
+  PrefixCache::Cursor at = cache.Enter("");
+  ASSERT_TRUE(table.Reserve(4));
+  const Tokens parting = {9, 9, 9, 9};
+  const int32_t slot = cache.ReserveState().value();
+  EXPECT_TRUE(cache.Insert(at, parting, table));
+  EXPECT_TRUE(cache.KeepReservedState(at, parting, slot, /*minor=*/false));
+  table.Clear();
+  cache.Leave(at);
+  Use({9, 9, 9, 9, 1});
+  Run({5, 5, 5, 5, 5});
+  EXPECT_EQ(Find(parting).first, 4);
 }
 
 TEST_F(PrefixStatesTest, ReservedSlotsCountAndComeBack) {

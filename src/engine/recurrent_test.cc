@@ -34,6 +34,28 @@ TEST(RecurrentEngine, ATurnGoesOnWhereTheLastEnded) {
   EXPECT_EQ(program.computed_tokens, chat.size() - 1) << "each token once";
 }
 
+// As many conversations as there are checkpoints, but one for their common beginning, come by turns.
+TEST(RecurrentEngine, EachOfManyConversationsKeepsItsEnd) {
+  FakeProgram program(kVocab, /*recurrent=*/true);
+  EngineOptions options = Options(1, 256);
+  options.checkpoints = 9;
+  auto engine = Engine::Start(&program, options);
+  std::vector<std::vector<TokenId>> chats(8, Prompt(40));
+  std::vector<int64_t> before(8, 0);
+  for (TokenId turn = 0; turn < 4; turn++) {
+    for (size_t i = 0; i < chats.size(); i++) {
+      chats[i] = Joined(chats[i], Prompt(9, static_cast<TokenId>(7 * turn + 30 * static_cast<TokenId>(i) + 50)));
+      const Outcome outcome = ReadAll(*(*engine)->Submit(NewRequest(chats[i], 10))->outbox);
+      EXPECT_EQ(outcome.ids, FakeProgram::Expected(chats[i], 10, kVocab));
+      if (turn > 0) {
+        EXPECT_EQ(outcome.summary.cached_tokens, before[i]) << "chat " << i << ", turn " << turn;
+      }
+      chats[i] = Joined(chats[i], outcome.ids);
+      before[i] = static_cast<int64_t>(chats[i].size()) - 1;
+    }
+  }
+}
+
 TEST(RecurrentEngine, ACommonPrefixIsReusedOnceSomebodyHasLeftItThere) {
   FakeProgram program(kVocab, /*recurrent=*/true);
   auto engine = Engine::Start(&program, Options(2, 128));

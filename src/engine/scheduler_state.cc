@@ -62,6 +62,7 @@ bool Scheduler::Resume(Sequence& sequence) {
   if (at.root == nullptr || sequence.scoring()) return sequence.resumed = true;
   cache::PrefixCache::StateMatch match = cache_.FindState(at, sequence.tokens, limit);
   if (WaitsForState(sequence, match.tokens)) return false;
+  cache_.UseState(match);
   // All that this may need, before anything changes.
   copies_.reserve(copies_.size() + 1);
   state_copies_.reserve(state_copies_.size() + 1);
