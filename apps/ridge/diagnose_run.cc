@@ -374,10 +374,15 @@ Status DiagnoseRun::PromptLength() {
   });
 }
 
+bool DiagnoseRun::ChunkCanGrow() const {
+  const int64_t now = base_->runtime().chunk_tokens();
+  return now < kGoodChunk && base_->shape().prompt > now;
+}
+
 // Smaller prompt chunks; larger ones where they were small.
 Status DiagnoseRun::Chunk() {
   const int64_t now = base_->runtime().chunk_tokens(), p = base_->shape().prompt;
-  const bool more = now < kGoodChunk && p > now;
+  const bool more = ChunkCanGrow();
   const int64_t to = more ? kGoodChunk : std::max<int64_t>(1, std::min(now, p) / 4);
   const std::string name = fmt::format("prompt chunk {} -> {}", std::min(now, p), std::min(to, p));
   return Guarded(name, [&]() -> Status {
@@ -497,7 +502,8 @@ Status DiagnoseRun::Measure() {
   getrusage(RUSAGE_SELF, &before);
   // Where time is short, what decides the verdict comes first: what is taken from outside, then settings that can be kept.
   RIDGE_RETURN_IF_ERROR(Guarded("rest", [&] { return Power(); }));
-  const bool narrow = BaseCondition().isa != BestIsa();
+  const bool narrow = BaseCondition().isa != BestIsa(), small_chunk = ChunkCanGrow();
+  if (small_chunk) RIDGE_RETURN_IF_ERROR(Chunk());
   if (narrow) RIDGE_RETURN_IF_ERROR(Isa());
   RIDGE_RETURN_IF_ERROR(Threads());
   RIDGE_RETURN_IF_ERROR(Bandwidth());
@@ -506,7 +512,7 @@ Status DiagnoseRun::Measure() {
   RIDGE_RETURN_IF_ERROR(Tokens());
   RIDGE_RETURN_IF_ERROR(Context());
   RIDGE_RETURN_IF_ERROR(PromptLength());
-  RIDGE_RETURN_IF_ERROR(Chunk());
+  if (!small_chunk) RIDGE_RETURN_IF_ERROR(Chunk());
   RIDGE_RETURN_IF_ERROR(Layers());
   getrusage(RUSAGE_SELF, &after);
   if (const long faults = after.ru_majflt - before.ru_majflt; faults > 1000) {

@@ -73,6 +73,7 @@ class DiagnoseRun {
   Status Tokens();
   Status Context();
   Status PromptLength();
+  bool ChunkCanGrow() const;
   Status Chunk();
   Status Layers();
   Status Bandwidth();

@@ -139,6 +139,8 @@ class Model(unittest.TestCase):
         causes = {(l["phase"], l["cause"]): l for l in d["levers"]}
         self.assertIn(("decode", "isa"), causes)
         self.assertEqual(causes[("prefill", "batch")]["action"], "-ub 512")
+        # Where time is short, settings that can be kept come before all else.
+        self.assertEqual([r["intervention"] for r in d["prefill"]["responses"]][:2], ["prompt chunk 16 -> 64", f"kernels scalar -> {causes[('decode', 'isa')]['action'].split()[1]}"])
         for lever in causes.values():
             self.assertEqual(lever["proved"], lever["realised_high"] < 0.98)
         skipped = {n["intervention"]: n["reason"] for n in d["not_tried"]}

@@ -58,7 +58,7 @@ struct RequestRecord {
   // With keep_text: the answer's content (reasoning not), why it ended, and what the server itself tells of its times ("ridge", "timings"), as JSON.
   std::string text, finish_reason, timings;
   std::optional<int64_t> cached_tokens;
-  // What the server says it took itself, without HTTP: `ridge.total_ms`, or prompt_ms and predicted_ms of llama-server's `timings`.
+  // What the server says its engine took: `ridge.total_ms` less tokenizer and queue, or prompt_ms and predicted_ms of llama-server's `timings`.
   std::optional<double> engine_s;
   std::string disbelieved;  // a count of the server that cannot be: "completion_tokens -5"; chunks are counted instead
 };

@@ -415,7 +415,9 @@ AnswerEvent ParseEvent(std::string_view data) {
     return v >= 0 && v <= kMostMs ? std::optional(v) : std::nullopt;
   };
   if (const auto r = j.find("ridge"); r != j.end() && r->is_object()) {
-    if (const auto total = ms(*r, "total_ms")) event.engine_s = *total / 1e3;
+    // What the request was before it was the engine's: its text, and its wait for others.
+    const double before = ms(*r, "tokenize_ms").value_or(0) + ms(*r, "queue_ms").value_or(0);
+    if (const auto total = ms(*r, "total_ms")) event.engine_s = std::max(0.0, *total - before) / 1e3;
   } else if (const auto t = j.find("timings"); t != j.end() && t->is_object()) {
     const auto prompt = ms(*t, "prompt_ms"), predicted = ms(*t, "predicted_ms");
     if (prompt && predicted) event.engine_s = (*prompt + *predicted) / 1e3;

@@ -69,6 +69,9 @@ TEST(Load, CountsThatCannotBeAreNone) {
   const AnswerEvent good = ParseEvent(R"({"usage": {"prompt_tokens": 0, "completion_tokens": 1000000000}})");
   EXPECT_EQ(good.output_tokens, 1000000000);
   EXPECT_EQ(good.disbelieved, "");
+  // A tokenizer that is slow, or a queue, is the server's time and not the engine's.
+  EXPECT_DOUBLE_EQ(*ParseEvent(R"({"ridge": {"total_ms": 90, "tokenize_ms": 60, "queue_ms": 10}})").engine_s, 0.02);
+  EXPECT_DOUBLE_EQ(*ParseEvent(R"({"ridge": {"total_ms": 5, "tokenize_ms": 60, "queue_ms": null}})").engine_s, 0);
   EXPECT_FALSE(ParseEvent(R"({"ridge": {"total_ms": -1}})").engine_s);
   EXPECT_FALSE(ParseEvent(R"({"ridge": {"total_ms": 1e300}})").engine_s);
 }
