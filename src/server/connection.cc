@@ -21,6 +21,7 @@
 #include "base/memory.h"
 #include "base/planted.h"
 #include "server/api_error.h"
+#include "server/arrival.h"
 #include "server/hub.h"
 #include "server/routes.h"
 #include "server/waker.h"
@@ -113,6 +114,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
     co_return error ? 0 : n;
   }
 
+  // False: time is up, or the connection was closed here.
+  asio::awaitable<bool> Readable() {
+    error_code error;
+    co_await socket_.async_wait(tcp::socket::wait_read, asio::redirect_error(asio::use_awaitable, error));
+    co_return !error;
+  }
+
   // What stands in the head and cannot be served.
   std::optional<ApiError> CheckHead(const Parser& parser) const {
     const auto& head = parser.get();
@@ -202,8 +210,13 @@ class Connection : public std::enable_shared_from_this<Connection> {
       if (!Charge(std::max(body_bytes, rest_bytes))) co_return Wrong(Plain(503, "too many large requests at once"));
       if (parser.is_done()) break;
       if (error != http::error::need_more && buffer_.size() > 0) continue;
-      const size_t came = co_await Read();
-      if (came > 0 && idle_) arrived_ = std::chrono::steady_clock::now();
+      bool there = true;
+      if (idle_) {
+        there = co_await Readable();
+        if (there) arrived_ = ArrivalOf(socket_.native_handle());
+      }
+      size_t came = 0;
+      if (there) came = co_await Read();
       if (came > 0) continue;
       if (timed_out_ && !idle_) co_return Wrong(Plain(408, "the request took too long to arrive"));
       if (!idle_ && !gone_) co_return Wrong(Plain(400, "the request ends before its end"));

@@ -24,7 +24,7 @@ struct Request {
   std::string path;           // as it came, without the query
   std::string authorization;  // the header's value, or empty
   std::string body;
-  std::chrono::steady_clock::time_point arrived = {};  // its first bytes were there
+  std::chrono::steady_clock::time_point arrived = {};  // its first bytes were there, read or not
   // Thread-safe, cheap, may be called after the connection is gone: "look at the Source again".
   std::function<void()> wake;
   std::shared_ptr<const std::atomic<bool>> gone;  // the client went away: what is computed is for nobody

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "server/api_error.h"
+#include "server/arrival.h"
 #include "server/hub.h"
 #include "server/waker.h"
 #include "server/wire.h"
@@ -87,6 +88,7 @@ Status Server::Impl::Bind() {
   const tcp::endpoint endpoint(address, static_cast<uint16_t>(o.port));
   acceptor.open(endpoint.protocol(), error);
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
+  if (!error) StampArrivals(acceptor.native_handle());
   if (!error) acceptor.bind(endpoint, error);
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   if (error) {
