@@ -150,7 +150,12 @@ class Connection : public std::enable_shared_from_this<Connection> {
     return std::nullopt;
   }
 
-  static std::string_view PathOf(std::string_view target) { return target.substr(0, target.find('?')); }
+  // Of "/path?query", or of "http://host/path", which clients send that think of a proxy.
+  static std::string_view PathOf(std::string_view target) {
+    constexpr std::string_view kScheme = "http://";
+    if (target.starts_with(kScheme)) target = target.substr(std::min(target.find('/', kScheme.size()), target.size()));
+    return target.substr(0, target.find('?'));
+  }
   static bool Public(std::string_view target) { return PathOf(target) == "/health" || PathOf(target) == "/ready"; }
 
   static ApiError Plain(int status, const char* what) {

@@ -469,6 +469,9 @@ class Life(unittest.TestCase):
             health = b"GET /health HTTP/1.1\r\nHost: x\r\n"
             self.assertEqual(server.raw(health + b"\r\n" + health + b"Connection: close\r\n\r\n").count(b"HTTP/1.1 200 "), 2)
             self.assertIn(b"Connection: close", server.raw(b"GET /health HTTP/1.0\r\n\r\n"))
+            self.assertIn(b"HTTP/1.1 200 ", server.raw(b"GET http://x/health?a=/b HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+            for target in (b"http://", b"http://x", b"http:/health", b"https://x/health"):
+                self.assertIn(b"HTTP/1.1 404 ", server.raw(b"GET " + target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
             answer = server.raw(b"HEAD /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
             self.assertTrue(answer.startswith(b"HTTP/1.1 200 ") and answer.endswith(b"\r\n\r\n"))
             body = b'{"content": "x"}'
