@@ -58,7 +58,8 @@ class PrefixCache {
     int64_t pages = 0;
   };
 
-  using StateKey = std::pair<int, uint64_t>;  // 0: minor, 1, or kPinnedState; last use
+  using StateKey = std::pair<int, uint64_t>;                         // rank (the lowest goes first), last use
+  enum class StateKind : uint8_t { kRunEnd, kPromptEnd, kParting };  // the latter: where some have parted
 
   struct Partial {
     PageId page = kNoPage;  // its first `tokens` tokens are the wanted ones: to be copied, never written
@@ -93,8 +94,9 @@ class PrefixCache {
   void Touch(const Cursor& cursor);
 
   // Recurrent models: pages say what was computed, but only a checkpoint of the state lets a sequence go on from there. A checkpoint is a slot, kept
-  // at a token of a page and given up with it, or when there are too many: `minor` ones first, then those used least recently. A conversation that went
-  // on leaves a checkpoint further on: the one from which it did so is minor from then on, until somebody else goes on from it too.
+  // at a token of a page and given up with it, or when there are too many. First goes one from which a conversation has gone on: that one has a later
+  // checkpoint; until a second request goes on from it. Then ends of runs or ends of prompts, whichever the next turns hardly ever go on from (it depends
+  // on the template, and on whether answers are tokenized again as they were). Then those used least recently.
   // slots is borrowed and has max_states slots for this.
   void EnableStates(SlotPool* slots, int64_t max_states);
   struct StateMatch {
@@ -111,11 +113,11 @@ class PrefixCache {
   // A slot for a checkpoint to come, or nullopt: there is no room. It ends with KeepReservedState or DropState.
   std::optional<int32_t> ReserveState();
   void DropState(int32_t slot);
-  // Not minor: where some have parted already.
-  bool KeepReservedState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor);
+  bool KeepReservedState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, StateKind kind);
   // Keeps `slot`, the state after all of `tokens`, whose pages are the cursor's or behind it in the cache. The slot is the cache's afterwards, or free: false
   // where its page or room for it is missing.
-  bool KeepState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor);
+  bool KeepState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot,
+                 StateKind kind = StateKind::kRunEnd);
   int64_t states() const { return static_cast<int64_t>(states_.size()); }
   std::vector<int32_t> StateSlots() const;  // of all checkpoints
 
@@ -168,7 +170,8 @@ class PrefixCache {
   };
   using Children = std::map<Tokens, std::unique_ptr<Node>, Less>;
 
-  static constexpr int kPinnedState = 2;
+  static constexpr int kGoneOnState = 0, kMinorState = 1, kPlainState = 2, kPinnedState = 3;
+  int RankOf(StateKind kind) const;
   bool RoomForState();
   StateKey Ranked(StateKey key, int rank);
   void PinState(Node* node, int32_t tokens);
@@ -215,6 +218,7 @@ class PrefixCache {
   uint64_t dropped_pages_ = 0;
   SlotPool* slots_ = nullptr;
   int64_t max_states_ = 0, reserved_states_ = 0;
+  uint32_t run_ends_used_ = 0, prompt_ends_used_ = 0;     // lately
   std::map<StateKey, std::pair<Node*, int32_t>> states_;  // the first goes first
 };
 

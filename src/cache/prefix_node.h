@@ -16,6 +16,7 @@ struct PrefixCache::Node {
     int32_t slot = kNoSlot;
     StateKey key;  // in states_
     int uses = 0;  // by those who went on from here: 2 and more are alike
+    StateKind kind = StateKind::kRunEnd;
   };
 
   Node* parent = nullptr;   // null: a root

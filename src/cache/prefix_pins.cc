@@ -31,7 +31,7 @@ void PrefixCache::Unpin(Node* node) {
   for (Node::State& state : node->states) {
     if (state.key.first != kPinnedState) continue;
     auto kept = states_.extract(state.key);
-    kept.key() = state.key = {1, state.key.second};
+    kept.key() = state.key = {kPlainState, state.key.second};
     states_.insert(std::move(kept));
   }
 }

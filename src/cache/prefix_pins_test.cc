@@ -29,7 +29,7 @@ class PrefixPinsTest : public ::testing::Test {
     ASSERT_TRUE(table.Reserve(static_cast<int64_t>(tokens.size())));
     if (cache.Insert(at, tokens, table) && tokens.size() % kPage != 0) cache.InsertPartial(at, tokens, table);
     cache.Touch(at);
-    if (state) cache.KeepState(at, tokens, slots.Take(), false);
+    if (state) cache.KeepState(at, tokens, slots.Take());
     table.Clear();
     cache.Leave(at);
     ASSERT_TRUE(cache.CheckIntegrity()) << cache.CheckIntegrity().error().found;
@@ -202,7 +202,7 @@ RC_GTEST_PROP(PrefixPins, RandomTrafficKeepsThePromise, ()) {
       if (table.Reserve(need)) {
         if (cache.Insert(at, tokens, table) && tokens.size() % kPage != 0) cache.InsertPartial(at, tokens, table);
         cache.Touch(at);
-        if (what == 4) cache.KeepState(at, tokens, slots.Take(), true);
+        if (what == 4) cache.KeepState(at, tokens, slots.Take(), PrefixCache::StateKind::kPromptEnd);
       }
       table.Clear();
     }

@@ -51,7 +51,7 @@ SavedTree PrefixCache::Export(const std::function<bool(std::string_view)>& leave
       for (const Node::State& state : node->states) {
         tree.states.push_back({.node = static_cast<uint32_t>(number),
                                .tokens = state.tokens,
-                               .minor = state.key.first == 0,
+                               .minor = state.key.first < kPlainState,
                                .last_use = state.key.second,
                                .slot = state.slot});
       }
@@ -119,7 +119,7 @@ Status PrefixCache::ImportStates(const SavedTree& tree, const std::vector<Node*>
     if (node == nullptr || static_cast<int64_t>(states_.size()) + reserved_states_ >= max_states_) continue;
     if (std::ranges::find(node->states, saved.tokens, &Node::State::tokens) != node->states.end())
       return Broken("a checkpoint twice");
-    const StateKey key = {saved.minor ? 0 : 1, saved.last_use};
+    const StateKey key = {saved.minor ? kMinorState : kPlainState, saved.last_use};
     if (states_.contains(key)) return Broken("two checkpoints used at once");
     const int32_t slot = slots_->Take();
     node->states.push_back({.tokens = saved.tokens, .slot = slot, .key = key});

@@ -59,15 +59,16 @@ PrefixCache::Node* PrefixCache::Holder(const Cursor& cursor, std::span<const Tok
   return at->second.get();
 }
 
-bool PrefixCache::KeepState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor) {
+bool PrefixCache::KeepState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, StateKind kind) {
   const int32_t in_page = static_cast<int32_t>((static_cast<int64_t>(tokens.size()) - 1) % page_tokens_) + 1;
   Node* node = Holder(cursor, tokens);
   if (node != nullptr) {
     if (const auto at = std::ranges::find(node->states, in_page, &Node::State::tokens); at != node->states.end()) {
       slots_->Give(slot);
-      if (!minor) {  // the end of a conversation, again
+      if (kind == StateKind::kRunEnd) {  // it came no further than those from which it went on
         at->uses = 0;
-        at->key = Ranked(at->key, 1);
+        at->kind = kind;
+        at->key = Ranked(at->key, RankOf(kind));
       }
       return true;
     }
@@ -76,7 +77,7 @@ bool PrefixCache::KeepState(const Cursor& cursor, std::span<const TokenId> token
     slots_->Give(slot);
     return false;
   }
-  const StateKey key = {minor ? 0 : 1, ++clock_};
+  const StateKey key = {RankOf(kind), ++clock_};
   try {
     node->states.reserve(node->states.size() + 1);
     states_.emplace(key, std::pair(node, in_page));
@@ -84,19 +85,24 @@ bool PrefixCache::KeepState(const Cursor& cursor, std::span<const TokenId> token
     slots_->Give(slot);
     return false;
   }
-  node->states.push_back({.tokens = in_page, .slot = slot, .key = key});
+  // Where some have parted the first one who comes will not be the last.
+  node->states.push_back(
+      {.tokens = in_page, .slot = slot, .key = key, .uses = kind == StateKind::kParting, .kind = kind});
   return true;
 }
 
-bool PrefixCache::KeepReservedState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot, bool minor) {
+bool PrefixCache::KeepReservedState(const Cursor& cursor, std::span<const TokenId> tokens, int32_t slot,
+                                    StateKind kind) {
   reserved_states_--;
-  const bool kept = KeepState(cursor, tokens, slot, minor);
-  if (kept && !minor) {
-    for (Node::State& state : Holder(cursor, tokens)->states) {
-      if (state.slot == slot) state.uses = 1;
-    }
-  }
-  return kept;
+  return KeepState(cursor, tokens, slot, kind);
+}
+
+// Ends of one kind are minor where the next turns go on from those of the other kind; until that is known, those of prompts.
+int PrefixCache::RankOf(StateKind kind) const {
+  constexpr uint32_t kRarely = 4;
+  const bool minor = (kind == StateKind::kRunEnd && run_ends_used_ * kRarely < prompt_ends_used_) ||
+                     (kind == StateKind::kPromptEnd && prompt_ends_used_ * kRarely <= run_ends_used_);
+  return minor ? kMinorState : kPlainState;
 }
 
 // Used now. Pinned ones stay so. Needs no memory.
@@ -114,7 +120,13 @@ void PrefixCache::UseState(const StateMatch& match) {
   const auto [node, tokens] = at->second;
   Node::State& state = *std::ranges::find(node->states, tokens, &Node::State::tokens);
   state.uses = std::min(state.uses + 1, 2);
-  state.key = Ranked(state.key, state.uses > 1 ? 1 : 0);
+  state.key = Ranked(state.key, state.uses > 1 ? kPlainState : kGoneOnState);
+  if (state.uses > 1 || state.kind == StateKind::kParting) return;
+  constexpr uint32_t kRemembered = 64;
+  (state.kind == StateKind::kRunEnd ? run_ends_used_ : prompt_ends_used_)++;
+  if (run_ends_used_ + prompt_ends_used_ < kRemembered) return;
+  run_ends_used_ /= 2;
+  prompt_ends_used_ /= 2;
 }
 
 PrefixCache::StateMatch PrefixCache::FindState(const Cursor& cursor, std::span<const TokenId> tokens,

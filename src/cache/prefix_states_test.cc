@@ -9,6 +9,7 @@ namespace ridge::cache {
 namespace {
 
 using Tokens = std::vector<TokenId>;
+using Kind = PrefixCache::StateKind;
 constexpr int32_t kPage = 4;
 
 class PrefixStatesTest : public ::testing::Test {
@@ -20,7 +21,7 @@ class PrefixStatesTest : public ::testing::Test {
   }
 
   // A sequence that computes all of these tokens and ends; its slot is the checkpoint there. Returns the slot.
-  int32_t Run(const Tokens& tokens, bool minor = false) {
+  int32_t Run(const Tokens& tokens, Kind kind = Kind::kRunEnd) {
     PageTable table(&pool, kPage);
     PrefixCache::Cursor at = cache.Enter("");
     EXPECT_TRUE(table.Reserve(static_cast<int64_t>(tokens.size())));
@@ -29,7 +30,7 @@ class PrefixStatesTest : public ::testing::Test {
       EXPECT_TRUE(cache.InsertPartial(at, tokens, table));
     }
     const int32_t slot = slots.Take();
-    cache.KeepState(at, tokens, slot, minor);
+    cache.KeepState(at, tokens, slot, kind);
     table.Clear();
     cache.Leave(at);
     EXPECT_TRUE(cache.CheckIntegrity());
@@ -87,18 +88,36 @@ TEST_F(PrefixStatesTest, AmongManyBranchesTheOneWithTheCheckpointIsFound) {
   EXPECT_EQ(Find({1, 2, 3, 4, 1}), Pair(3, 3));
 }
 
-TEST_F(PrefixStatesTest, MinorOnesGoFirstThenThoseUsedLeastRecently) {
+TEST_F(PrefixStatesTest, ThoseUsedLeastRecentlyGoFirst) {
   Run({1, 1, 1, 1, 1});
-  Run({2, 2, 2, 2, 2}, /*minor=*/true);
+  Run({2, 2, 2, 2, 2});
   Run({3, 3, 3, 3, 3});
   for (int i = 0; i < 2; i++) Use({1, 1, 1, 1, 1});
-  Use({2, 2, 2, 2, 2});
   Run({4, 4, 4, 4, 4});
   EXPECT_EQ(Find({2, 2, 2, 2, 2}), Pair(0, 5)) << "pages stay";
   Run({5, 5, 5, 5, 5});
   EXPECT_EQ(Find({3, 3, 3, 3, 3}).first, 0);
   EXPECT_EQ(Find({1, 1, 1, 1, 1}).first, 5);
   EXPECT_EQ(cache.states(), 3);
+}
+
+// The kind from which next turns do not go on goes before the other one, however late it came.
+TEST_F(PrefixStatesTest, EndsThatNobodyGoesOnFromGoFirst) {
+  for (const Kind kind : {Kind::kRunEnd, Kind::kPromptEnd, Kind::kRunEnd}) {
+    const Kind other = kind == Kind::kRunEnd ? Kind::kPromptEnd : Kind::kRunEnd;
+    for (TokenId i = 0; i < 200; i++) {  // more than are remembered
+      Run({60, 1, 2, 3, i}, kind);
+      Use({60, 1, 2, 3, i, 1});
+      cache.Evict(100);
+    }
+    Run({1, 1, 1, 1, 1}, kind);
+    Run({2, 2, 2, 2, 2}, other);
+    Run({3, 3, 3, 3, 3}, kind);
+    Run({4, 4, 4, 4, 4}, kind);
+    EXPECT_EQ(Find({1, 1, 1, 1, 1}).first, 5);
+    EXPECT_EQ(Find({2, 2, 2, 2, 2}).first, 0);
+    cache.Evict(100);
+  }
 }
 
 TEST_F(PrefixStatesTest, AConversationThatWentOnNeedsItsLastEndAlone) {
@@ -133,7 +152,7 @@ TEST_F(PrefixStatesTest, WhatSeveralGoOnFromStays) {
   const Tokens parting = {9, 9, 9, 9};
   const int32_t slot = cache.ReserveState().value();
   EXPECT_TRUE(cache.Insert(at, parting, table));
-  EXPECT_TRUE(cache.KeepReservedState(at, parting, slot, /*minor=*/false));
+  EXPECT_TRUE(cache.KeepReservedState(at, parting, slot, Kind::kParting));
   table.Clear();
   cache.Leave(at);
   Use({9, 9, 9, 9, 1});
@@ -160,7 +179,7 @@ TEST_F(PrefixStatesTest, ACheckpointGoesWithItsPage) {
   EXPECT_EQ(cache.states(), 0);
   EXPECT_EQ(slots.free_slots(), 4);
   PrefixCache::Cursor at = cache.Enter("");
-  EXPECT_FALSE(cache.KeepState(at, Tokens{1, 1, 1, 1}, slots.Take(), false)) << "whose pages the cursor does not have";
+  EXPECT_FALSE(cache.KeepState(at, Tokens{1, 1, 1, 1}, slots.Take())) << "whose pages the cursor does not have";
   EXPECT_EQ(slots.free_slots(), 4);
   cache.Leave(at);
 }

@@ -114,12 +114,13 @@ bool Scheduler::Resume(Sequence& sequence) {
 
 // Checkpoints whose pages the cache has now.
 void Scheduler::KeepMarks(Sequence& sequence) {
+  using Kind = cache::PrefixCache::StateKind;
   std::erase_if(sequence.marks, [&](const StateMark& mark) {
     if (mark.token > sequence.computed_tokens || mark.token > sequence.cursor.pages * options_.page_tokens)
       return false;
     cache_.KeepReservedState(sequence.cursor,
                              std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(mark.token)),
-                             mark.slot, mark.minor);
+                             mark.slot, mark.minor ? Kind::kPromptEnd : Kind::kParting);
     return true;
   });
 }
@@ -155,7 +156,7 @@ void Scheduler::ReleaseState(Sequence& sequence) {
     if (options_.recurrent && settled && sequence.cursor.root != nullptr && sequence.computed_tokens > 0) {
       cache_.KeepState(sequence.cursor,
                        std::span<const TokenId>(sequence.tokens).first(static_cast<size_t>(sequence.computed_tokens)),
-                       sequence.slot, /*minor=*/false);
+                       sequence.slot);
     } else {
       slots_.Give(sequence.slot);
     }

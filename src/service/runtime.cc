@@ -49,7 +49,7 @@ Status CheckRange(const char* flag, int64_t value, int64_t least, int64_t most) 
 
 // A share of the memory for the states that a recurrent model's prefix cache goes on from; one user needs only a few.
 int64_t Checkpoints(uint64_t state_bytes, int64_t sequences, uint64_t allowed_bytes) {
-  constexpr uint64_t kMostBytes = uint64_t{2} << 30, kShare = 8;
+  constexpr uint64_t kMostBytes = uint64_t{4} << 30, kShare = 8;
   constexpr int64_t kMost = 512, kOfOneUser = 4;
   if (sequences <= 1) return kOfOneUser;
   const uint64_t bytes = allowed_bytes == 0 ? kMostBytes : std::min(kMostBytes, allowed_bytes / kShare);
