@@ -86,11 +86,10 @@ void CpuProgram::PlanAttention(const graph::AttentionSpec& spec) {
   const auto cost = [](const QueryTile& t) { return static_cast<double>((t.split_end - t.split_begin) * t.rows()); };
   for (size_t s = 0; s + 1 < step_->seq_start.size(); s++) {
     const int64_t first = step_->seq_start[s], n = step_->seq_start[s + 1] - first;
+    const int64_t count = (n + tile_tokens - 1) / tile_tokens;  // as equal as they can be
     // The longest first: what is claimed last is short.
-    for (int64_t tile = (n + tile_tokens - 1) / tile_tokens - 1; tile >= 0; tile--) {
-      QueryTile t{.seq = s,
-                  .token_begin = first + tile * tile_tokens,
-                  .token_end = first + std::min(n, (tile + 1) * tile_tokens)};
+    for (int64_t tile = count - 1; tile >= 0; tile--) {
+      QueryTile t{.seq = s, .token_begin = first + tile * n / count, .token_end = first + (tile + 1) * n / count};
       const int64_t lowest = step_->positions[static_cast<size_t>(t.token_begin)],
                     highest = step_->positions[static_cast<size_t>(t.token_end - 1)];
       t.split_begin = spec.window > 0 ? std::max<int64_t>(0, lowest + 1 - spec.window) / kKvSplit : 0;

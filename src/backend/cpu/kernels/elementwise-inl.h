@@ -13,7 +13,8 @@ using namespace ridge::cpu;
 static inline F Exp(F x) {
   const F lowest = FSet(-87.3f);
   const F clamped = FMin(FSet(88.3f), FMax(lowest, x));
-  const F n = FFromI(IFromF(FMul(clamped, FSet(1.44269504088896341f))));
+  const I whole = IFromF(FMul(clamped, FSet(1.44269504088896341f)));
+  const F n = FFromI(whole);
   const F r = Fma(n, FSet(2.12194440e-4f), Fma(n, FSet(-0.693359375f), clamped));
   F p = FSet(1.9875691500e-4f);
   p = Fma(p, r, FSet(1.3981999507e-3f));
@@ -22,7 +23,7 @@ static inline F Exp(F x) {
   p = Fma(p, r, FSet(1.6666665459e-1f));
   p = Fma(p, r, FSet(5.0000001201e-1f));
   p = FAdd(Fma(p, FMul(r, r), r), FSet(1.0f));
-  const F power = FCast(IShl23(IAdd(IFromF(n), ISet(127))));
+  const F power = FCast(IShl23(IAdd(whole, ISet(127))));
   return FZeroBelow(x, lowest, FMul(p, power));
 }
 

@@ -85,12 +85,12 @@ struct AttentionArgs {
   float* full = nullptr;
   int64_t full_stride = 0;  // tokens, a multiple of 16: all that a row can see, and 16 more
 };
-constexpr int kMaxQueryRows = 64;  // they share each split while it is in L2
-constexpr int kMaxTileRows = 8;    // they share each load
+constexpr int kMaxQueryRows = 128;  // they share each split while it is in L2
+constexpr int kMaxTileRows = 8;     // they share each load
 constexpr int kKvSplit = 256;  // tokens per split: their scores are softmaxed together; splits are combined in order
 constexpr int64_t AttentionPartFloats(int64_t head_dim) { return head_dim + 16; }  // values, largest score, sum, seen
 constexpr int64_t AttentionScratchFloats(int64_t head_dim) {
-  return kMaxQueryRows * head_dim + kMaxTileRows * (kKvSplit + 16 + head_dim) +
+  return kMaxQueryRows * (2 * head_dim + kKvSplit + 16) + 2 * kKvTile * head_dim +
          (head_dim / 32 + 1) * kMaxTileRows * 80 + kKvSplit * head_dim / 4;
 }
 

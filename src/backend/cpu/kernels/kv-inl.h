@@ -23,6 +23,7 @@ constexpr int64_t kSplitTiles = kKvSplit / kKvTile;  // tiles of one split
 constexpr int64_t kAhead = 4;                        // tiles between what is computed and what is prefetched
 constexpr int64_t kValueTiles = 4;                   // tiles of V whose channels are walked in turn: they stay in L1
 constexpr int64_t kWeightStride = 16 * kValueTiles + 16;
+constexpr int64_t kWideTiles = 2;  // tiles that are widened to f32 at once, for many rows: they stay in L1
 
 // ---------------------------------------------------------------- types
 
@@ -44,6 +45,24 @@ struct KvF32 {
   static inline F Load(const T* p) { return FLoad(p); }
   static inline T Store(float x) { return x; }
 };
+// Tiles of any type, widened to f32 in scratch.
+struct KvWide : KvF32 {};
+
+// What is read ahead is stored in so many bytes a value. Two and more stream too much for L1, where they would push out what is being
+// computed; what is widened is read once for many rows.
+template <class T>
+constexpr int64_t kStoredBytes = sizeof(typename T::T);
+template <>
+constexpr int64_t kStoredBytes<KvWide> = 2;
+template <class T>
+static inline void PrefetchStored(const uint8_t* p) {
+  kStoredBytes<T> > 1 ? PrefetchL2(p) : Prefetch(p);
+}
+template <>
+inline void PrefetchStored<KvWide>(const uint8_t* p) {
+  Prefetch(p);
+}
+
 // kBlockBytes: of 16 tokens times 32 channels of K, without scales; 0 for types without blocks.
 struct KvQ8_0 {
   static constexpr int kBlockBytes = 512;
@@ -207,7 +226,7 @@ static inline void FloatScores(const uint8_t* const* tiles, const uint8_t* const
     RIDGE_UNROLL for (int g = 0; g < kG; g++) {
       RIDGE_UNROLL for (int h = 0; h < kHalves; h++) k[g * kHalves + h] =
           K::Load((const T*)tiles[g] + c * kKvTile + h * kLanes);
-      PrefetchL2(ahead[g] + c * (int64_t)(kKvTile * sizeof(T)));
+      PrefetchStored<K>(ahead[g] + c * kKvTile * kStoredBytes<K>);
     }
     RIDGE_UNROLL for (int m = 0; m < kM; m++) {
       const F x = FSet(q[c * kM + m]);
@@ -333,18 +352,14 @@ static inline void ValueColumns(const ValueArgs& a, int64_t begin, int64_t end, 
   }
   for (int64_t t = begin; t < end;) {
     const int64_t tile = t / kKvTile, stop = (tile + 1) * kKvTile < end ? (tile + 1) * kKvTile : end;
-    const int64_t offset = ((t % kKvTile) * a.head_dim + c) * (int64_t)sizeof(T),
-                  row_bytes = a.head_dim * (int64_t)sizeof(T);
-    const uint8_t *row = a.list[tile] + offset, *ahead = a.list[tile + kAhead] + offset;
-    for (; t < stop; t++, row += row_bytes, ahead += row_bytes) {
+    const int64_t offset = (t % kKvTile) * a.head_dim + c;
+    const uint8_t *row = a.list[tile] + offset * (int64_t)sizeof(T),
+                  *ahead = a.list[tile + kAhead] + offset * kStoredBytes<V>;
+    for (; t < stop; t++, row += a.head_dim * (int64_t)sizeof(T), ahead += a.head_dim * kStoredBytes<V>) {
       F v[kC];
       RIDGE_UNROLL for (int j = 0; j < kC; j++) v[j] = V::Load((const T*)row + j * kLanes);
-      for (int line = 0; line < kC * kLanes * (int)sizeof(T); line += 64) {
-        // Wide types stream too much for L1: there the tiles ahead would push out what is being computed.
-        if constexpr (sizeof(T) > 1)
-          PrefetchL2(ahead + line);
-        else
-          Prefetch(ahead + line);
+      for (int line = 0; line < kC * kLanes * (int)kStoredBytes<V>; line += 64) {
+        PrefetchStored<V>(ahead + line);
       }
       RIDGE_UNROLL for (int b = 0; b < kC / kPer; b++) {
         RIDGE_UNROLL for (int m = 0; m < kM; m++) {
@@ -384,7 +399,7 @@ struct Int8 {
 };
 
 // Block types: the weight of a token is p * d, computed once per block for kValueTiles tiles.
-template <int kM>
+template <class V, int kM>
 static void BlockValues(const ValueArgs& a) {
   constexpr int kC = ColumnsAtOnce(kM), kBlock = 32 / kLanes;           // vectors of one block
   constexpr int kPer = kC < kBlock ? kC : kBlock, kBlocks = kC / kPer;  // blocks of kC vectors
@@ -408,11 +423,11 @@ static void BlockValues(const ValueArgs& a) {
     for (; c + kC * kLanes <= a.head_dim; c += kC * kLanes) {
       const float* w[kBlocks];
       for (int b = 0; b < kBlocks; b++) w[b] = a.scratch + (c / 32 + b) * kM * kWeightStride;
-      ValueColumns<Int8, kM, kC, kPer>(a, t, stop, c, w, kWeightStride, first * kKvTile);
+      ValueColumns<V, kM, kC, kPer>(a, t, stop, c, w, kWeightStride, first * kKvTile);
     }
     for (; c < a.head_dim; c += kLanes) {
       const float* w = a.scratch + c / 32 * kM * kWeightStride;
-      ValueColumns<Int8, kM, 1, 1>(a, t, stop, c, &w, kWeightStride, first * kKvTile);
+      ValueColumns<V, kM, 1, 1>(a, t, stop, c, &w, kWeightStride, first * kKvTile);
     }
     t = stop;
   }
@@ -428,13 +443,26 @@ static inline void Unpack4(const uint8_t* __restrict tile, int64_t head_dim, int
   }
 }
 
+// A tile to f32, in the same order.
+template <class T>
+static void Widen(const uint8_t* tile, int64_t head_dim, float* out) {
+  for (int64_t i = 0; i < kKvTile * head_dim; i += kLanes) FStore(out + i, T::Load((const typename T::T*)tile + i));
+}
+
 // ---------------------------------------------------------------- what attention needs of a type
+
+using ScoresOf = void (*)(const uint8_t* const* list, int64_t n_tiles, const float* q, int64_t head_dim, float* scores);
+using ValuesOf = void (*)(const ValueArgs& a);
+using WidenTile = void (*)(const uint8_t* tile, int64_t head_dim, float* out);
 
 struct KvOps {
   bool blocks, packed;
   void (*prepare)(const float* const* rows, int64_t n, int64_t head_dim, float* out);
-  void (*scores[8])(const uint8_t* const* list, int64_t n_tiles, const float* q, int64_t head_dim, float* scores);
-  void (*values[8])(const ValueArgs& a);  // both by rows - 1; no more than kTileRows are asked for
+  ScoresOf scores[8];
+  ValuesOf values[8];  // both by rows - 1; no more than kTileRows are asked for
+  // For many rows: tiles of K and V are widened once, and what reads them then. Not for block types' K, whose products are of integers.
+  WidenTile widen_k, widen_v;
+  ValuesOf wide_values[8];
 };
 
 #define RIDGE_BY_ROWS(function)     \
@@ -446,16 +474,35 @@ struct KvOps {
    function(kTileRows < 6 ? 4 : 6), \
    function(kTileRows < 7 ? 4 : 7), \
    function(kTileRows)}
+#define RIDGE_WIDE_SCORES(m) Scores<KvWide, m>
+constexpr ScoresOf kWideScores[] = RIDGE_BY_ROWS(RIDGE_WIDE_SCORES);
+
 template <class T>
 constexpr KvOps FloatOps() {
 #define RIDGE_SCORES(m) Scores<T, m>
 #define RIDGE_VALUES(m) Values<T, m>
-  return {false, false, PrepareFloat, RIDGE_BY_ROWS(RIDGE_SCORES), RIDGE_BY_ROWS(RIDGE_VALUES)};
+#define RIDGE_WIDE_VALUES(m) Values<KvWide, m>
+  return {false,
+          false,
+          PrepareFloat,
+          RIDGE_BY_ROWS(RIDGE_SCORES),
+          RIDGE_BY_ROWS(RIDGE_VALUES),
+          Widen<T>,
+          Widen<T>,
+          RIDGE_BY_ROWS(RIDGE_WIDE_VALUES)};
 }
 template <class T, bool kPacked>
 constexpr KvOps BlockOps() {
-#define RIDGE_BLOCK_VALUES(m) BlockValues<m>
-  return {true, kPacked, PrepareQ8, RIDGE_BY_ROWS(RIDGE_SCORES), RIDGE_BY_ROWS(RIDGE_BLOCK_VALUES)};
+#define RIDGE_BLOCK_VALUES(m) BlockValues<Int8, m>
+#define RIDGE_WIDE_BLOCK_VALUES(m) BlockValues<KvWide, m>
+  return {true,
+          kPacked,
+          PrepareQ8,
+          RIDGE_BY_ROWS(RIDGE_SCORES),
+          RIDGE_BY_ROWS(RIDGE_BLOCK_VALUES),
+          nullptr,
+          Widen<Int8>,
+          RIDGE_BY_ROWS(RIDGE_WIDE_BLOCK_VALUES)};
 }
 constexpr KvOps kKvOps[] = {FloatOps<KvF16>(), FloatOps<KvBF16>(), FloatOps<KvF32>(), BlockOps<KvQ8_0, false>(),
                             BlockOps<KvQ4_0, true>()};
