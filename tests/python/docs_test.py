@@ -7,6 +7,7 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 import tempfile
 import unittest
 
@@ -59,6 +60,12 @@ class Docs(unittest.TestCase):
                 self.assertTrue(os.path.exists(os.path.join(ROOT, name)), f"{page}: {name}")
         self.assertGreater(count, 10)
 
+    def assert_flags(self, words, help_text):
+        for word in words:
+            if re.match(r"^-{1,2}[a-z]", word):
+                name = word.lstrip("-")
+                self.assertRegex(help_text, rf"(?:^|[\s,])--?{re.escape(name)}\b", "a flag that --help does not list")
+
     def test_commands_and_flags_exist(self):
         dev = text_of(os.path.join(ROOT, "dev"))
         helps = {}
@@ -70,12 +77,13 @@ class Docs(unittest.TestCase):
                 elif words[0] == "ridge":
                     if words[1] not in helps:
                         helps[words[1]] = run([RIDGE, words[1], "--help"]).stdout.decode()
-                    for word in words[2:]:
-                        if re.match(r"^-{1,2}[a-z]", word):
-                            name = word.lstrip("-")
-                            self.assertRegex(helps[words[1]], rf"(?:^|[\s,])--?{re.escape(name)}\b", "a flag that --help does not list")
+                    self.assert_flags(words[2:], helps[words[1]])
+                elif words[0] == "build/venv/bin/python":
+                    help_text = run([sys.executable, os.path.join(ROOT, words[1]), "--help"])
+                    self.assertEqual(help_text.returncode, 0, words[1])
+                    self.assert_flags(words[2:], help_text.stdout.decode())
                 else:
-                    self.fail("neither ./dev nor ridge")
+                    self.fail("neither ./dev nor ridge nor one of our tools")
                 count += 1
         self.assertGreater(count, 10)
 

@@ -27,22 +27,24 @@ constexpr int64_t kWideTiles = 2;  // tiles that are widened to f32 at once, for
 
 // ---------------------------------------------------------------- types
 
+// What is not inlined of a type would be a weak symbol, which the linker could take for all targets: tests/python/kernel_objects_test.py.
+
 struct KvF16 {
   using T = uint16_t;
   static constexpr int kBlockBytes = 0;
-  static inline F Load(const T* p) { return FHalf(p); }
+  [[gnu::always_inline]] static inline F Load(const T* p) { return FHalf(p); }
   static inline T Store(float x) { return FloatToHalf(x); }
 };
 struct KvBF16 {
   using T = uint16_t;
   static constexpr int kBlockBytes = 0;
-  static inline F Load(const T* p) { return FBf16(p); }
+  [[gnu::always_inline]] static inline F Load(const T* p) { return FBf16(p); }
   static inline T Store(float x) { return FloatToBf16(x); }
 };
 struct KvF32 {
   using T = float;
   static constexpr int kBlockBytes = 0;
-  static inline F Load(const T* p) { return FLoad(p); }
+  [[gnu::always_inline]] static inline F Load(const T* p) { return FLoad(p); }
   static inline T Store(float x) { return x; }
 };
 // Tiles of any type, widened to f32 in scratch.
@@ -395,7 +397,7 @@ static void Values(const ValueArgs& a) {
 
 struct Int8 {
   using T = int8_t;
-  static inline F Load(const T* p) { return FFromI(ILoadS8(p)); }
+  [[gnu::always_inline]] static inline F Load(const T* p) { return FFromI(ILoadS8(p)); }
 };
 
 // Block types: the weight of a token is p * d, computed once per block for kValueTiles tiles.
