@@ -6,8 +6,11 @@
 //
 // Guarantees: every index is given out once; ParallelFor returns when all are done; who computes an index never changes its result.
 // Only workers that hold a piece are waited for: one that slept, or was off its core, when a region was opened is not needed to close it.
+// One that was taken off its core in the middle of a piece gets the core of a thread that waits for it.
 // The calling thread is worker 0. One caller at a time.
 #pragma once
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstddef>
@@ -55,9 +58,17 @@ class ThreadPool {
   uint32_t Work(int worker);  // claims and computes until nothing is left; returns how many pieces that were
   void Loop(int worker);
   void AwaitPieces();
-  void Sleep();
+  void Sleep(int worker);
+  void LendCore(int worker);  // to one that it waits for, before it sleeps
 
+  // What the others know of a worker: where it began to compute, and whether it does.
+  struct alignas(64) Worker {
+    enum State : int { kIdle, kHolds, kMoved };
+    std::atomic<pid_t> thread = 0;
+    std::atomic<int> core = -1, state = kIdle;
+  };
   std::vector<std::thread> threads_;
+  std::vector<Worker> workers_;
   Region region_;  // written by the caller while no piece is held, read by whoever has claimed one
   // Pieces that nobody has claimed. A claim is one fetch_sub; a result of 0 or less claims nothing. It holds for whatever region is open
   // at that moment, and that region cannot close before the piece is done, so a worker that comes late does no harm.

@@ -1,6 +1,7 @@
 #include "base/thread_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 
 #include <atomic>
 #include <chrono>
@@ -111,6 +112,48 @@ TEST(ThreadPool, ManyMoreThreadsThanCoresFinish) {
     });
   }
   EXPECT_EQ(sum, 300u * 4950);
+}
+
+// Beside threads that take its cores, a pool moves its own: each index is still computed once, and all may use the cores that they might before.
+TEST(ThreadPool, ComputesBesideBusyThreadsAndKeepsItsCores) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  std::atomic<bool> end = false;
+  std::vector<std::jthread> busy;
+  for (unsigned i = 0; i < std::thread::hardware_concurrency(); i++) {
+    busy.emplace_back([&] {
+      while (!end) {
+      }
+    });
+  }
+  for (const int threads : {2, 3, 8}) {
+    const auto pool = Pool(threads);
+    std::atomic<bool> kept = true;
+    std::vector<std::atomic<int>> seen(64);
+    const auto until = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+    int rounds = 0;
+    for (; std::chrono::steady_clock::now() < until || rounds < 20; rounds++) {
+      pool->ParallelFor(seen.size(), 1, [&](size_t begin, size_t, int) {
+        seen[begin]++;
+        for (const auto stop = std::chrono::steady_clock::now() + std::chrono::microseconds(5);
+             std::chrono::steady_clock::now() < stop;) {
+        }
+      });
+    }
+    for (const auto& n : seen) EXPECT_EQ(n, rounds);
+    pool->ParallelFor(seen.size(), 1, [&](size_t, size_t, int) {
+      // Who moves a thread narrows its set for a moment.
+      bool same = false;
+      for (int i = 0; i < 1000 && !same; i++) {
+        cpu_set_t mine;
+        same = sched_getaffinity(0, sizeof mine, &mine) == 0 && CPU_EQUAL(&mine, &allowed);
+        if (!same) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      }
+      if (!same) kept = false;
+    });
+    EXPECT_TRUE(kept);
+  }
+  end = true;
 }
 
 TEST(ThreadPool, HugeCountsKeepTheirPieceNumbersInRange) {
