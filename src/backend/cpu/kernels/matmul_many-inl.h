@@ -20,6 +20,12 @@ template <class K>
 static inline constexpr bool Blocks256() {
   return K::kScale != ScaleOf::kBlock32 && K::kScale != ScaleOf::kBlock16;
 }
+// Tokens of a tile where ports are narrow. A block of 32 columns ends in three float operations or more a sum, whose results stay in registers beside
+// the sums of 6 tokens, not of 8.
+template <class K>
+static inline constexpr int NarrowTokens() {
+  return Blocks256<K>() ? 8 : 6;
+}
 // Scales in 32 columns.
 template <class K>
 static inline constexpr int ScalesOf() {
@@ -298,7 +304,7 @@ static inline void StoreTile(const MatMulArgs& a, int64_t panel, int64_t t, int6
 template <PanelKind kind, bool kNarrow>
 static void MatMulMany(const MatMulArgs& a) {
   using K = Kind<kind>;
-  constexpr int kM = kNarrow ? 8 : 4, kRest = 4;
+  constexpr int kM = kNarrow ? NarrowTokens<K>() : 4, kRest = 4;
   constexpr int kPanels = kPanelsOf<kColumns>;
   constexpr int kBlocks = Blocks256<K>() ? 1 : 8;  // of the file's, in a chunk
   const int64_t n_blocks = a.x.k / (kUnpackColumns / kBlocks), chunks = (n_blocks + kBlocks - 1) / kBlocks;
