@@ -25,10 +25,12 @@ void CpuProgram::StoreKv(int32_t layer_id, int64_t sequence, int64_t token, int6
                 tile = slot / kKvTile;
   const int64_t page = step_->page_table[static_cast<size_t>(sequence * table + position / o.page_tokens)];
   kernels_->store_k[static_cast<int>(KindOf(o.k_type))](
-      k, layer.head_dim, layer.k + head * layer.k_head_bytes + page * layer.k_page_bytes + tile * layer.k_tile_bytes,
+      k, layer.head_dim,
+      layer.k + head * layer.k_head_bytes + state_->groups().At(page, layer.k_page_bytes) + tile * layer.k_tile_bytes,
       slot % kKvTile);
   kernels_->store_v[static_cast<int>(KindOf(o.v_type))](
-      v, layer.head_dim, layer.v + head * layer.v_head_bytes + page * layer.v_page_bytes + tile * layer.v_tile_bytes,
+      v, layer.head_dim,
+      layer.v + head * layer.v_head_bytes + state_->groups().At(page, layer.v_page_bytes) + tile * layer.v_tile_bytes,
       slot % kKvTile);
 }
 
@@ -158,6 +160,7 @@ void CpuProgram::AttendUnit(const Op& op, const AttentionUnit& unit, int worker)
                      .v = layer.v + tile.kv_head * layer.v_head_bytes,
                      .k_page_bytes = layer.k_page_bytes,
                      .v_page_bytes = layer.v_page_bytes,
+                     .groups = state_->groups(),
                      .pages = step_->page_table.data() + tile.seq * table,
                      .page_tokens = o.page_tokens,
                      .head_dim = spec.head_dim,

@@ -60,16 +60,17 @@ enum class Way { kWhole, kParts, kFull };
 std::vector<float> Attend(const Kernels& kernels, const Case& c, Way way = Way::kWhole) {
   const int64_t pages = (c.n_tokens + c.page_tokens - 1) / c.page_tokens, tiles = c.page_tokens / kKvTile;
   const int64_t k_tile = KvTileBytes(c.k, c.head_dim), v_tile = KvTileBytes(c.v, c.head_dim);
-  std::vector<uint8_t> k(static_cast<size_t>(pages * tiles * k_tile), 0xff),
-      v(static_cast<size_t>(pages * tiles * v_tile), 0xff);
+  const PageGroups groups{.shift = 1, .bytes = 2 * tiles * (k_tile + v_tile)};  // two pages of K, two of V
+  std::vector<uint8_t> kv(static_cast<size_t>((pages + 1) / 2 * groups.bytes), 0xff);
+  uint8_t *k = kv.data(), *v = k + 2 * tiles * k_tile;
   std::vector<int32_t> table(static_cast<size_t>(pages));
   for (int64_t p = 0; p < pages; p++) table[static_cast<size_t>(p)] = static_cast<int32_t>(pages - 1 - p);
   for (int64_t t = 0; t < c.n_tokens; t++) {
-    const int64_t tile = table[static_cast<size_t>(t / c.page_tokens)] * tiles + t % c.page_tokens / kKvTile;
-    kernels.store_k[static_cast<int>(c.k)](c.keys.data() + t * c.head_dim, c.head_dim, k.data() + tile * k_tile,
-                                           t % kKvTile);
-    kernels.store_v[static_cast<int>(c.v)](c.values.data() + t * c.head_dim, c.head_dim, v.data() + tile * v_tile,
-                                           t % kKvTile);
+    const int64_t page = table[static_cast<size_t>(t / c.page_tokens)], tile = t % c.page_tokens / kKvTile;
+    kernels.store_k[static_cast<int>(c.k)](c.keys.data() + t * c.head_dim, c.head_dim,
+                                           k + groups.At(page, tiles * k_tile) + tile * k_tile, t % kKvTile);
+    kernels.store_v[static_cast<int>(c.v)](c.values.data() + t * c.head_dim, c.head_dim,
+                                           v + groups.At(page, tiles * v_tile) + tile * v_tile, t % kKvTile);
   }
   const int64_t rows = static_cast<int64_t>(c.lo.size()), stride = c.n_tokens / 16 * 16 + 32;
   std::vector<float> out(c.queries.size()), full(static_cast<size_t>(kMaxTileRows * stride));
@@ -85,10 +86,11 @@ std::vector<float> Attend(const Kernels& kernels, const Case& c, Way way = Way::
                      .hi = c.hi.data(),
                      .k_kind = c.k,
                      .v_kind = c.v,
-                     .k = k.data(),
-                     .v = v.data(),
+                     .k = k,
+                     .v = v,
                      .k_page_bytes = tiles * k_tile,
                      .v_page_bytes = tiles * v_tile,
+                     .groups = groups,
                      .pages = table.data(),
                      .page_tokens = c.page_tokens,
                      .head_dim = c.head_dim,

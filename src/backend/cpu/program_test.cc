@@ -14,6 +14,7 @@
 
 #include "backend/backend.h"
 #include "backend/cpu/pack.h"
+#include "backend/cpu/state.h"
 #include "backend/cpu/test_rows.h"
 #include "quant/quant.h"
 
@@ -381,6 +382,38 @@ TEST(Program, StateSizeIsWhatValueBytesSays) {
         std::move(*program->NewState({.n_pages = 16, .page_tokens = 64, .k_type = type, .v_type = type}));
     EXPECT_EQ(static_cast<double>(state->size_bytes()), ValueBytes(type) * 2 * 2 * kKvHeads * kDim * 16 * 64)
         << Name(type);
+  }
+}
+
+// Pages of one split of attention lie together, whatever the pool's size and theirs, so that a few tokens touch little of a large pool; each page
+// has bytes of its own.
+TEST(Program, PagesLieInGroups) {
+  const TestModel model({TypeId::kQ8_0});
+  const auto program = Compile(model, {}, 8);
+  struct Pool {
+    int64_t n_pages, page_tokens, group;
+  };
+  for (const Pool& pool :
+       {Pool{64, 32, 8}, Pool{12, 32, 4}, Pool{7, 32, 1}, Pool{48, 16, 16}, Pool{6, 256, 1}, Pool{4, 512, 1}}) {
+    const auto store = std::move(*program->NewState({.n_pages = pool.n_pages, .page_tokens = pool.page_tokens}));
+    auto& state = static_cast<cpu::PagedState&>(*store);
+    EXPECT_EQ(int64_t{1} << state.groups().shift, pool.group) << pool.n_pages << " pages of " << pool.page_tokens;
+    EXPECT_EQ(state.groups().bytes, pool.group * static_cast<int64_t>(state.page_bytes()));
+    EXPECT_EQ(state.size_bytes(), static_cast<size_t>(pool.n_pages) * state.page_bytes());
+    std::vector<std::byte> bytes(state.page_bytes()), read(state.page_bytes());
+    const auto fill = [&](int64_t page) {
+      for (size_t i = 0; i < bytes.size(); i++)
+        bytes[i] = static_cast<std::byte>(static_cast<size_t>(page) * 37 + i * 11 + i / 256);
+    };
+    for (int32_t page = 0; page < pool.n_pages; page++) {
+      fill(page);
+      state.WritePage(page, bytes);
+    }
+    for (int32_t page = 0; page < pool.n_pages; page++) {
+      fill(page);
+      state.ReadPage(page, read);
+      EXPECT_EQ(read, bytes) << page;
+    }
   }
 }
 

@@ -45,7 +45,10 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
   auto state = std::make_unique<PagedState>();
   state->options_ = options;
   const int64_t tiles = options.page_tokens / kKvTile;
-  size_t total = 0;
+  PageGroups& groups = state->groups_;
+  while ((options.page_tokens << (groups.shift + 1)) <= kKvSplit && options.n_pages % (int64_t{2} << groups.shift) == 0)
+    groups.shift++;
+  const int64_t group_pages = int64_t{1} << groups.shift;
   for (const graph::KvLayer& spec : graph.kv_layers()) {
     RIDGE_RETURN_IF_ERROR(CheckHead("-ctk", options.k_type, spec.head_dim));
     RIDGE_RETURN_IF_ERROR(CheckHead("-ctv", options.v_type, spec.head_dim));
@@ -56,9 +59,9 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
     layer.v_tile_bytes = KvTileBytes(KindOf(options.v_type), spec.head_dim);
     layer.k_page_bytes = tiles * layer.k_tile_bytes;
     layer.v_page_bytes = tiles * layer.v_tile_bytes;
-    layer.k_head_bytes = options.n_pages * layer.k_page_bytes;
-    layer.v_head_bytes = options.n_pages * layer.v_page_bytes;
-    total += static_cast<size_t>(spec.kv_heads * (layer.k_head_bytes + layer.v_head_bytes));
+    layer.k_head_bytes = group_pages * layer.k_page_bytes;
+    layer.v_head_bytes = group_pages * layer.v_page_bytes;
+    groups.bytes += spec.kv_heads * (layer.k_head_bytes + layer.v_head_bytes);
     state->layers_.push_back(layer);
   }
   int64_t part_floats = 0, kv_tokens = options.n_pages * options.page_tokens;
@@ -79,7 +82,8 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
         state->full_,
         Buffer::Allocate(static_cast<size_t>(n_threads * kMaxTileRows * state->full_stride_) * sizeof(float)));
   }
-  RIDGE_ASSIGN_OR_RETURN(state->memory_, Buffer::Allocate(total));
+  RIDGE_ASSIGN_OR_RETURN(state->memory_,
+                         Buffer::Allocate(static_cast<size_t>(options.n_pages / group_pages * groups.bytes)));
   uint8_t* at = state->memory_.As<uint8_t>();
   for (Layer& layer : state->layers_) {
     layer.k = at;
@@ -100,9 +104,11 @@ void PagedState::ForEachPiece(int32_t page, Piece piece) const {
   RIDGE_CHECK(page >= 0 && page < options_.n_pages);
   for (const Layer& layer : layers_) {
     for (int64_t head = 0; head < layer.kv_heads; head++)
-      piece(layer.k + head * layer.k_head_bytes + page * layer.k_page_bytes, static_cast<size_t>(layer.k_page_bytes));
+      piece(layer.k + head * layer.k_head_bytes + groups_.At(page, layer.k_page_bytes),
+            static_cast<size_t>(layer.k_page_bytes));
     for (int64_t head = 0; head < layer.kv_heads; head++)
-      piece(layer.v + head * layer.v_head_bytes + page * layer.v_page_bytes, static_cast<size_t>(layer.v_page_bytes));
+      piece(layer.v + head * layer.v_head_bytes + groups_.At(page, layer.v_page_bytes),
+            static_cast<size_t>(layer.v_page_bytes));
   }
 }
 
@@ -148,9 +154,11 @@ void PagedState::CopyPage(int32_t from, int32_t to) {
   for (const Layer& layer : layers_) {
     for (int64_t head = 0; head < layer.kv_heads; head++) {
       uint8_t* k = layer.k + head * layer.k_head_bytes;
-      std::memcpy(k + to * layer.k_page_bytes, k + from * layer.k_page_bytes, static_cast<size_t>(layer.k_page_bytes));
+      std::memcpy(k + groups_.At(to, layer.k_page_bytes), k + groups_.At(from, layer.k_page_bytes),
+                  static_cast<size_t>(layer.k_page_bytes));
       uint8_t* v = layer.v + head * layer.v_head_bytes;
-      std::memcpy(v + to * layer.v_page_bytes, v + from * layer.v_page_bytes, static_cast<size_t>(layer.v_page_bytes));
+      std::memcpy(v + groups_.At(to, layer.v_page_bytes), v + groups_.At(from, layer.v_page_bytes),
+                  static_cast<size_t>(layer.v_page_bytes));
     }
   }
 }

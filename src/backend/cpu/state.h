@@ -1,6 +1,7 @@
-// KV pages and state slots of the CPU backend. Of every layer, K and V are [kv_heads][n_pages][page_tokens / 16] tiles (kernels.h): the pages of one head
-// lie side by side, so that a sequence whose pages were taken in order is read as one stream. A slot is one piece: of every recurrent layer the
-// rows of its convolution [taps - 1][channels], oldest first, then the matrices [heads][value_dim / 16][key_dim][16].
+// KV pages and state slots of the CPU backend. Pages lie in groups of a split of attention (256 tokens): of every layer K, then V, each
+// [kv_heads][pages of the group][page_tokens / 16] tiles (kernels.h). So memory is touched as tokens come, and a sequence whose pages were taken in
+// order is read in long streams. A slot is one piece: of every recurrent layer the rows of its convolution [taps - 1][channels], oldest first, then
+// the matrices [heads][value_dim / 16][key_dim][16].
 #pragma once
 
 #include <vector>
@@ -44,12 +45,13 @@ class PagedState : public backend::StateStore {
 
   struct Layer {
     int64_t kv_heads = 0, head_dim = 0;
-    uint8_t *k = nullptr, *v = nullptr;  // first page of the first head
+    uint8_t *k = nullptr, *v = nullptr;  // page 0 of the first head
     int64_t k_tile_bytes = 0, v_tile_bytes = 0;
     int64_t k_page_bytes = 0, v_page_bytes = 0;  // of one head
-    int64_t k_head_bytes = 0, v_head_bytes = 0;  // all pages of one head
+    int64_t k_head_bytes = 0, v_head_bytes = 0;  // of one head, all pages of a group
   };
   const Layer& layer(int32_t index) const { return layers_[static_cast<size_t>(index)]; }
+  const PageGroups& groups() const { return groups_; }
 
   // Room for splits that several threads compute, [row of a split][AttentionPartFloats]: enough for one token of every sequence.
   float* parts() const { return parts_.As<float>(); }
@@ -63,6 +65,7 @@ class PagedState : public backend::StateStore {
  private:
   backend::StateOptions options_;
   std::vector<Layer> layers_;
+  PageGroups groups_;
   struct StateOffsets {
     int64_t conv = 0, matrices = 0;  // floats from the start of a slot
   };

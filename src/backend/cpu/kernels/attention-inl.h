@@ -65,7 +65,7 @@ static inline void FindTiles(const AttentionArgs& a, const AttentionScratch& s, 
                              SplitTiles* t) {
   const int64_t k_tile = KvTileBytes(a.k_kind, a.head_dim), v_tile = KvTileBytes(a.v_kind, a.head_dim);
   const auto k_at = [&](int64_t token) {
-    return a.k + a.pages[token / a.page_tokens] * a.k_page_bytes + token % a.page_tokens / kKvTile * k_tile;
+    return a.k + a.groups.At(a.pages[token / a.page_tokens], a.k_page_bytes) + token % a.page_tokens / kKvTile * k_tile;
   };
   t->begin = (split > lo ? split : lo) / kKvTile * kKvTile;
   t->end = split + kKvSplit < hi ? split + kKvSplit : hi;
@@ -73,7 +73,8 @@ static inline void FindTiles(const AttentionArgs& a, const AttentionScratch& s, 
   for (int64_t i = 0; i < t->n; i++) {
     const int64_t token = t->begin + i * kKvTile;
     t->k[i] = k_at(token);
-    t->v[i] = a.v + a.pages[token / a.page_tokens] * a.v_page_bytes + token % a.page_tokens / kKvTile * v_tile;
+    t->v[i] =
+        a.v + a.groups.At(a.pages[token / a.page_tokens], a.v_page_bytes) + token % a.page_tokens / kKvTile * v_tile;
   }
   for (int64_t i = 0; i < kAhead + 8; i++) {
     const int64_t next = t->end + i * kKvTile;

@@ -62,6 +62,16 @@ constexpr int64_t KvTileBytes(KvKind kind, int64_t head_dim) {
   return 0;
 }
 
+// Where pages lie: 2^shift of them form a group, whose pages of one head are side by side; groups are `bytes` apart.
+struct PageGroups {
+  int64_t shift = 0, bytes = 0;
+
+  // From page 0 of a head to `page`, of which it has page_bytes.
+  [[gnu::always_inline]] int64_t At(int64_t page, int64_t page_bytes) const {  // inlined: kernels emit no shared symbol
+    return (page >> shift) * bytes + (page & ((int64_t{1} << shift) - 1)) * page_bytes;
+  }
+};
+
 // Attention of some query rows (heads of one KV head, of one or several tokens) over the pages of one sequence.
 struct AttentionArgs {
   int64_t n_rows = 0;               // 1 .. kMaxQueryRows
@@ -70,10 +80,11 @@ struct AttentionArgs {
   const int64_t* lo = nullptr;      // [n_rows] first token seen
   const int64_t* hi = nullptr;      // [n_rows] one past the last
   KvKind k_kind = KvKind::kF16, v_kind = KvKind::kF16;
-  const uint8_t* k = nullptr;  // this head's pages of K: [page][page_tokens / 16] tiles, k_page_bytes apart
+  const uint8_t* k = nullptr;  // this head's page 0 of K: [page_tokens / 16] tiles
   const uint8_t* v = nullptr;  // and of V
   int64_t k_page_bytes = 0, v_page_bytes = 0;
-  const int32_t* pages = nullptr;  // page ids of the sequence
+  PageGroups groups = {.shift = 62, .bytes = 0};  // all pages side by side
+  const int32_t* pages = nullptr;                 // page ids of the sequence
   int64_t page_tokens = 0, head_dim = 0;
   float scale = 1;
   float* scratch = nullptr;  // AttentionScratchFloats(head_dim)
