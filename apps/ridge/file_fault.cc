@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <string_view>
@@ -52,6 +53,9 @@ void OnBusError(int, siginfo_t* info, void*) {
     std::signal(SIGBUS, SIG_DFL);  // comes again at once
     return;
   }
+  // Threads that compute meet it at the same moment: the first one tells and ends the program, which ends the others.
+  static std::atomic_flag told;
+  while (told.test_and_set()) pause();
   Text line;
   line.Add("error: ");
   line.Add(kWhat);

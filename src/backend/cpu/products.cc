@@ -121,6 +121,7 @@ void CpuProgram::RunProducts() {
       cut.tokens = TokenBlock(p.n_tokens);
       cut.blocks = (p.n_tokens + cut.tokens - 1) / cut.tokens;
       cut.strip = std::clamp<int64_t>(tiles / (8 * pool_->size()), 1, p.n_tokens > 8 ? 8 : 64);
+      if (cut.strip > 2) cut.strip -= cut.strip % 2;  // a tile of several tokens is two panels on some targets
     }
     units += (PanelsOf(*p.matrix) + cut.strip - 1) / cut.strip * cut.blocks;
     cuts_.push_back(cut);
