@@ -98,6 +98,10 @@ uint32_t ThreadPool::Work(int worker) {
 // goes where the thread that it waited for was held up, and one that the caller waited for goes back there (Loop), for the caller goes on here.
 void ThreadPool::LendCore(int worker) {
   for (size_t i = 0; i < workers_.size(); i++) {
+    // A look takes microseconds, and there may be many threads: it ends with the wait, the caller's for pieces, a worker's for new ones.
+    if (worker == 0 ? (open_.load(std::memory_order_acquire) & ~kCallerSleeps) == 0
+                    : unclaimed_.load(std::memory_order_relaxed) > 0)
+      return;
     Worker& other = workers_[i];
     int state = other.state.load(std::memory_order_acquire);
     const bool waited_for =

@@ -186,10 +186,14 @@ Status Runtime::ResolvePages(const RuntimeOptions& options, backend::Program& pl
     plan.pages_reason =
         fmt::format("{:.0f} % of the memory that the weights leave ({})", 100 * kPoolShare, plan.allowed_reason);
   }
-  // Of many pages, whole groups: a backend lays pages of 256 tokens side by side where it can.
+  // Of many pages, whole groups: a backend lays pages of 256 tokens side by side where it can. Never less than one request needs.
   if (const int64_t group = std::max<int64_t>(1, kPageGroupTokens / page); pages >= 8 * group) {
-    const bool given_way = options.kv_bytes || pages < one * std::max<int64_t>(1, options.sequences);
-    pages = (given_way ? pages : pages + group - 1) / group * group;
+    const bool all = !options.kv_bytes && pages >= one * std::max<int64_t>(1, options.sequences);
+    const int64_t down = pages / group * group, up = (pages + group - 1) / group * group;
+    if (all)
+      pages = up;
+    else if (down >= one)
+      pages = down;
   }
   state_options_ = {.n_pages = pages,
                     .page_tokens = page,
