@@ -56,21 +56,5 @@ TEST(OffCore, MovingLeavesTheSetOfCoresAsItWas) {
   EXPECT_TRUE(CPU_EQUAL(&its, &all));
 }
 
-// With one core allowed there is nowhere to go.
-TEST(OffCore, NoThreadLeavesItsSet) {
-  std::thread([] {
-    const int core = ThisCore();
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(static_cast<size_t>(core), &one);
-    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
-    LeaveFor(core);
-    LeaveFor(core + 1);
-    EXPECT_EQ(ThisCore(), core);
-    const cpu_set_t after = Allowed(0);
-    EXPECT_TRUE(CPU_EQUAL(&after, &one));
-  }).join();
-}
-
 }  // namespace
 }  // namespace ridge

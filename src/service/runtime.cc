@@ -19,8 +19,7 @@ namespace {
 constexpr int64_t kDefaultContextTokens = 4096;
 constexpr int64_t kDefaultBatchTokens = 2048;
 constexpr int64_t kDefaultChunkTokens = 512;
-constexpr int64_t kMaxChunkTokens = 65536;  // the workspace grows with it
-constexpr int64_t kPageGroupTokens = 256;
+constexpr int64_t kMaxChunkTokens = 65536;      // the workspace grows with it
 constexpr int64_t kMaxContextTokens = 1 << 30;  // positions are 32 bits wide
 // What a process takes beside the plan, an upper bound: 15 and 33 MB were measured with vocabularies of 49,152 and 151,936 tokens.
 constexpr uint64_t kProcessBytes = 24 << 20, kVocabularyBytes = 240;
@@ -185,15 +184,6 @@ Status Runtime::ResolvePages(const RuntimeOptions& options, backend::Program& pl
     pages = std::max(one, static_cast<int64_t>(kPoolShare * static_cast<double>(room) / all_page_bytes));
     plan.pages_reason =
         fmt::format("{:.0f} % of the memory that the weights leave ({})", 100 * kPoolShare, plan.allowed_reason);
-  }
-  // Of many pages, whole groups: a backend lays pages of 256 tokens side by side where it can. Never less than one request needs.
-  if (const int64_t group = std::max<int64_t>(1, kPageGroupTokens / page); pages >= 8 * group) {
-    const bool all = !options.kv_bytes && pages >= one * std::max<int64_t>(1, options.sequences);
-    const int64_t down = pages / group * group, up = (pages + group - 1) / group * group;
-    if (all)
-      pages = up;
-    else if (down >= one)
-      pages = down;
   }
   state_options_ = {.n_pages = pages,
                     .page_tokens = page,

@@ -59,11 +59,12 @@ class Memory(unittest.TestCase):
         q8 = self.plan("-c", "256", "-np", "2", "-ctk", "f32", "-ctv", "f32")
         self.assertEqual(q8["kv_page_bytes"], 2 * base["kv_page_bytes"])
         self.assertGreater(self.plan("-c", "256", "-ub", "1024")["workspace_bytes"], base["workspace_bytes"])
-        # Many pages are whole groups of 256 tokens, more than asked for where they are chosen, fewer where bytes are given, and never less than one request needs.
+        # All pages that the bytes give, and as many as the requests need: how a backend lays them takes none away.
         page = base["kv_page_bytes"]
-        for context, given, pages in (("2080", None, 72), ("1024", 70, 64), ("2080", 70, 70), ("2080", 65, 65), ("4096", 70, 70), ("64", 7, 7)):
+        for requests, given, pages in ((1, None, 65), (3, None, 195), (2, 130, 130), (2, 131, 131), (1, 64, 64)):
             memory = ("--kv-memory", str(given * page)) if given else ()
-            self.assertEqual(self.plan("-c", context, "-np", "1", *memory)["kv_pages"], pages, (context, given))
+            plan = self.plan("-c", "2080", "-np", str(requests), *memory)
+            self.assertEqual((plan["kv_pages"], plan["full_requests"]), (pages, pages // 65))
         pool = self.plan("-c", "256", "-np", "2", "--kv-memory", "64KiB")
         self.assertEqual(pool["kv_pages"], 65536 // base["kv_page_bytes"])
         self.assertLessEqual(pool["kv_bytes"], 65536)

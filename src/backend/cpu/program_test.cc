@@ -393,8 +393,8 @@ TEST(Program, PagesLieInGroups) {
   struct Pool {
     int64_t n_pages, page_tokens, group;
   };
-  for (const Pool& pool :
-       {Pool{64, 32, 8}, Pool{12, 32, 4}, Pool{7, 32, 1}, Pool{48, 16, 16}, Pool{6, 256, 1}, Pool{4, 512, 1}}) {
+  for (const Pool& pool : {Pool{64, 32, 8}, Pool{65, 32, 8}, Pool{56, 32, 8}, Pool{49, 32, 4}, Pool{12, 32, 4},
+                           Pool{7, 32, 1}, Pool{48, 16, 16}, Pool{6, 256, 1}, Pool{4, 512, 1}}) {
     const auto store = std::move(*program->NewState({.n_pages = pool.n_pages, .page_tokens = pool.page_tokens}));
     auto& state = static_cast<cpu::PagedState&>(*store);
     EXPECT_EQ(int64_t{1} << state.groups().shift, pool.group) << pool.n_pages << " pages of " << pool.page_tokens;

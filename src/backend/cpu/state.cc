@@ -17,6 +17,8 @@ Status CheckHead(const char* flag, backend::KvType type, int64_t head_dim) {
       .Remedy(std::string("give ") + flag + " f16");
 }
 
+int64_t GroupsOf(int64_t pages, int64_t all) { return (all + pages - 1) / pages; }
+
 }  // namespace
 
 KvKind KindOf(backend::KvType type) {
@@ -46,8 +48,12 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
   state->options_ = options;
   const int64_t tiles = options.page_tokens / kKvTile;
   PageGroups& groups = state->groups_;
-  while ((options.page_tokens << (groups.shift + 1)) <= kKvSplit && options.n_pages % (int64_t{2} << groups.shift) == 0)
+  // The last group may have more room than pages: at most an eighth of them all.
+  constexpr int64_t kMostSpare = 8;
+  for (int64_t pages = 2; pages * options.page_tokens <= kKvSplit; pages *= 2) {
+    if (kMostSpare * (GroupsOf(pages, options.n_pages) * pages - options.n_pages) > options.n_pages) break;
     groups.shift++;
+  }
   const int64_t group_pages = int64_t{1} << groups.shift;
   for (const graph::KvLayer& spec : graph.kv_layers()) {
     RIDGE_RETURN_IF_ERROR(CheckHead("-ctk", options.k_type, spec.head_dim));
@@ -83,7 +89,7 @@ Result<std::unique_ptr<PagedState>> PagedState::Create(const graph::Graph& graph
         Buffer::Allocate(static_cast<size_t>(n_threads * kMaxTileRows * state->full_stride_) * sizeof(float)));
   }
   RIDGE_ASSIGN_OR_RETURN(state->memory_,
-                         Buffer::Allocate(static_cast<size_t>(options.n_pages / group_pages * groups.bytes)));
+                         Buffer::Allocate(static_cast<size_t>(GroupsOf(group_pages, options.n_pages) * groups.bytes)));
   uint8_t* at = state->memory_.As<uint8_t>();
   for (Layer& layer : state->layers_) {
     layer.k = at;

@@ -19,8 +19,10 @@ class PagedState : public backend::StateStore {
                                                     int n_threads);
 
   const backend::StateOptions& options() const override { return options_; }
-  size_t size_bytes() const override { return memory_.size_bytes() + slots_.size_bytes(); }
-  size_t scratch_bytes() const override { return parts_.size_bytes() + full_.size_bytes(); }
+  size_t size_bytes() const override { return pages_bytes() + slots_.size_bytes(); }
+  size_t scratch_bytes() const override {  // with the spare room of the last group of pages
+    return parts_.size_bytes() + full_.size_bytes() + memory_.size_bytes() - pages_bytes();
+  }
   void CopyPage(int32_t from, int32_t to) override;
   // Raise it when bytes of a tile or of a slot change their meaning: pages saved before are then refused.
   uint32_t bytes_version() const override { return 1; }
@@ -70,6 +72,7 @@ class PagedState : public backend::StateStore {
     int64_t conv = 0, matrices = 0;  // floats from the start of a slot
   };
   Status CreateSlots(const graph::Graph& graph);
+  size_t pages_bytes() const { return static_cast<size_t>(options_.n_pages) * page_bytes(); }
   template <class Piece>
   void ForEachPiece(int32_t page, Piece piece) const;  // piece(its first byte, its bytes), in the order of page_bytes
 
