@@ -35,7 +35,9 @@ void Move(pid_t thread, const Keep& keep) {
   if (sched_getaffinity(thread, sizeof allowed, &allowed) == 0) {
     cpu_set_t cores = allowed;
     keep(cores);
-    if (CPU_COUNT(&cores) > 0 && sched_setaffinity(thread, sizeof cores, &cores) == 0)
+    cpu_set_t now;  // another one: somebody has chosen it meanwhile
+    if (CPU_COUNT(&cores) > 0 && sched_setaffinity(thread, sizeof cores, &cores) == 0 &&
+        sched_getaffinity(thread, sizeof now, &now) == 0 && CPU_EQUAL(&now, &cores))
       sched_setaffinity(thread, sizeof allowed, &allowed);
   }
   moving.clear(std::memory_order_release);

@@ -4,7 +4,8 @@
 //   if (IsOffCore(worker)) MoveTo(worker, ThisCore());      // in who waits for it and is about to sleep
 //
 // Why: a core that becomes idle takes over only threads that have not run of late, and one that was just put off has.
-// Guarantee: the set of cores that a thread may use is the same afterwards. Where the system allows or tells nothing, nothing happens.
+// Guarantee: the set of cores that a thread may use is smaller for microseconds only, then as it was. Where the system allows or tells nothing,
+// nothing happens. Limit: the system cannot exchange a set at once, so a set that another program gives a thread between two of our calls is lost.
 #pragma once
 
 #include <sys/types.h>
