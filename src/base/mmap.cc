@@ -90,6 +90,7 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
     return Fail(Code::kInvalidArgument, "not a regular file").Where(path).Remedy("give the path of a file");
   }
   MappedFile file;
+  file.fd_ = fd;
   file.path_ = path;
   file.identity_ = IdentityFrom(info);
   file.size_bytes_ = static_cast<size_t>(info.st_size);
@@ -97,29 +98,39 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
     void* map = ::mmap(nullptr, file.size_bytes_, PROT_READ, MAP_PRIVATE, fd, 0);
     if (map == MAP_FAILED) {
       const int reason = errno;
-      ::close(fd);
       file.size_bytes_ = 0;
       return Fail(Code::kResourceExhausted, "cannot map file").Where(path).Found(std::strerror(reason));
     }
     file.data_ = static_cast<const std::byte*>(map);
     Enlist(file.data_, file.size_bytes_, path);
   }
-  ::close(fd);
   return file;
 }
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(data_, other.data_);
   std::swap(size_bytes_, other.size_bytes_);
+  std::swap(fd_, other.fd_);
   std::swap(path_, other.path_);
   std::swap(identity_, other.identity_);
   return *this;
 }
 
 MappedFile::~MappedFile() {
+  if (fd_ >= 0) ::close(fd_);
   if (data_ == nullptr) return;
   Delist(data_);
   ::munmap(const_cast<std::byte*>(data_), size_bytes_);
+}
+
+Status MappedFile::CheckWhole() const {
+  struct stat info{};
+  if (fd_ < 0 || ::fstat(fd_, &info) != 0 || static_cast<uint64_t>(info.st_size) >= size_bytes_) return {};
+  return Fail(Code::kInvalidData, "a file was cut short while it was in use")
+      .Where(path_)
+      .Found(std::to_string(info.st_size) + " bytes")
+      .Expected(std::to_string(size_bytes_))
+      .Remedy("write a new file beside it and rename it, instead of writing over it");
 }
 
 void MappedFile::Release(size_t offset_bytes, size_t size_bytes) const {

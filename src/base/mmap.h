@@ -3,8 +3,8 @@
 //   RIDGE_ASSIGN_OR_RETURN(MappedFile file, MappedFile::Open(path));
 //   std::span<const std::byte> bytes = file.bytes();
 //
-// Owner: unmaps on destruction. Immutable after Open, so thread-safe. The file must not shrink while it is mapped: reading what is
-// gone raises SIGBUS, which MappedPathAt can tell from others.
+// Owner: unmaps on destruction. Immutable after Open, so thread-safe. The file must not shrink while it is mapped: reading pages that are
+// gone raises SIGBUS, which MappedPathAt can tell from others, and the rest of a page that is cut reads as zeroes, which CheckWhole finds.
 #pragma once
 
 #include <cstddef>
@@ -45,12 +45,16 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const FileIdentity& identity() const { return identity_; }  // when it was opened
 
+  // That the file still has all that was mapped; what was read before this is what the file held. One system call. Errors: kInvalidData.
+  Status CheckWhole() const;
+
   // Tells the kernel that the pages wholly inside [offset, offset + size) are not needed soon: they leave resident memory.
   void Release(size_t offset_bytes, size_t size_bytes) const;
 
  private:
   const std::byte* data_ = nullptr;
   size_t size_bytes_ = 0;
+  int fd_ = -1;  // of the file itself, whatever the path names by now
   std::string path_;
   FileIdentity identity_;
 };

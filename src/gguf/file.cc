@@ -187,6 +187,11 @@ void File::Release(const TensorInfo& tensor) const {
   shards_[tensor.shard].Release(tensor.offset_bytes, tensor.size_bytes);
 }
 
+Status File::CheckWhole() const {
+  for (const MappedFile& shard : shards_) RIDGE_RETURN_IF_ERROR(shard.CheckWhole());
+  return {};
+}
+
 uint64_t File::size_bytes() const {
   uint64_t total = 0;
   for (const MappedFile& shard : shards_) total += shard.bytes().size();

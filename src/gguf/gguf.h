@@ -128,6 +128,8 @@ class File {
   std::span<const std::byte> Data(const TensorInfo& tensor) const;
   // The tensor's pages leave resident memory (they can be read again).
   void Release(const TensorInfo& tensor) const;
+  // That no file was cut short since it was opened: see MappedFile. Thread-safe.
+  Status CheckWhole() const;
   uint32_t version() const { return version_; }
   uint64_t size_bytes() const;  // over all shards
   const std::string& path() const { return shards_.front().path(); }

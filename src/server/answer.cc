@@ -202,10 +202,7 @@ class Answer final : public Source {
                      out);
       case engine::FinishReason::kFailed:
         context_->counts->failed++;
-        return Break(choice.stream->error()
-                         ? ToApi(*choice.stream->error(), form_.prompt_field)
-                         : ApiError{.status = 500, .message = "the computation failed", .type = "server_error"},
-                     response, out);
+        return Break(Broken(choice.stream->error()), response, out);
     }
     open_--;
     if (!form_.stream) return true;
@@ -214,6 +211,15 @@ class Answer final : public Source {
     Chunk(out, fmt::format(R"({{"index":{},{},"logprobs":null,"finish_reason":"{}"}})", i, body, choice.finish),
           last ? fmt::format(R"(,"ridge":{})", Ledger()) : "");
     return true;
+  }
+
+  // What breaks after a request was taken is not the client's fault, whatever is wrong.
+  ApiError Broken(const std::optional<Error>& error) const {
+    ApiError told{.status = 500, .message = "the computation failed", .type = "server_error"};
+    if (!error) return told;
+    if (ApiError own = ToApi(*error, form_.prompt_field); own.status >= 429) return own;
+    told.message = error->Message();
+    return told;
   }
 
   bool Break(const ApiError& error, Response& response, std::string& out) {

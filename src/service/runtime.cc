@@ -10,6 +10,7 @@
 
 #include "base/thread_probe.h"
 #include "gguf/gguf.h"
+#include "service/checked_program.h"
 #include "service/draft_model.h"
 
 namespace ridge::service {
@@ -301,7 +302,9 @@ Result<std::unique_ptr<Runtime>> Runtime::Load(const RuntimeOptions& options) {
   RIDGE_RETURN_IF_ERROR(runtime->PlanMemory(options, compile));
   runtime->times_.model_ms = timer.Lap();
   if (options.dry_run) return runtime;
-  RIDGE_ASSIGN_OR_RETURN(runtime->program_, runtime->backend_->Compile(runtime->model_->graph(), compile));
+  RIDGE_ASSIGN_OR_RETURN(auto program, runtime->backend_->Compile(runtime->model_->graph(), compile));
+  runtime->program_ = CheckedProgram(std::move(program), source);
+  RIDGE_RETURN_IF_ERROR(source.CheckWhole());  // the weights that were laid out anew are those of the file
   for (std::string& note : runtime->program_->load_report().notes) runtime->notes_.push_back(std::move(note));
   runtime->times_.compile_ms = timer.Lap();
   return runtime;

@@ -9,10 +9,13 @@ import resource
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import unittest
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from serving import TEXT, Server
 try:
     from tiny_model import CHATML, write_tiny_model
     MISSING = ""
@@ -115,6 +118,27 @@ class Hostile(unittest.TestCase):
                 self.assertIn(model, lines[0])
             else:
                 self.assertEqual((chat.returncode, lines), (0, []), err)
+
+    def test_a_model_file_that_is_cut_in_the_middle_of_a_page_gives_no_answers(self):
+        """The rest of that page reads as zeroes, and no signal comes: rows of the embedding that stay mapped would be nought in silence."""
+        model = os.path.join(self.folder.name, "cut.gguf")
+        shutil.copyfile(self.chat, model)
+        inspected = subprocess.run([RIDGE, "inspect", model, "--json"], capture_output=True, stdin=subprocess.DEVNULL, check=True)
+        rows = next(t for t in json.loads(inspected.stdout)["tensors"] if t["name"] == "token_embd.weight")
+        row_bytes = rows["size_bytes"] // rows["shape"][1]
+        token = next(t for t in range(40, 80) if (rows["offset"] + t * row_bytes) % 4096 in range(1024, 2048))
+        body = {"prompt": [token] * 3, "max_tokens": 1, "temperature": 0, "ignore_eos": True}
+        with Server(model, "-np", "2", "-c", "64", "--no-prefix-cache") as server:
+            self.assertEqual(server.post(TEXT, body)[0], 200)
+            os.truncate(model, rows["offset"] + token * row_bytes)
+            for stream in (False, True):
+                status, _, text = server.request("POST", TEXT, json.dumps({**body, "stream": stream}).encode())
+                error = json.loads(text.decode().split("data: ")[1] if stream else text)["error"]
+                self.assertEqual((status, error["type"], error["param"]), (200 if stream else 500, "server_error", None), error)
+                self.assertIn("cut short", error["message"])
+                self.assertIn(model, error["message"])
+            self.assertEqual(server.get("/health")[0], 200)
+            self.assertEqual(server.stop(signal.SIGTERM)[0], 0)
 
     def test_sigterm_ends_a_chat_that_waits_for_its_next_line(self):
         chat = subprocess.Popen([RIDGE, "run", "-m", self.chat, "-cnv", "-n", "4", "--temp", "0"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
