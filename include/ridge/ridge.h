@@ -90,7 +90,7 @@ struct Request {
   bool ignore_end = false;             // the model's end tokens do not end the answer
   std::vector<std::string> stop = {};  // each ends the answer and is not part of it
   int32_t logprobs = -1;               // alternatives per token of the answer, 0 to 20; -1: no log-probabilities
-  // The same of the prompt's tokens but the first. The prompt is then computed in full: nothing is taken from the cache.
+  // The same of the prompt's tokens but the first. The prompt is then computed in full, and nothing is taken from the prefix cache nor left there.
   int32_t prompt_logprobs = -1;
   std::string cache_salt = {};  // prefixes are shared only between equal salts
   bool use_cache = true;        // false: takes nothing from the prefix cache and leaves nothing there

@@ -217,8 +217,14 @@ Status CacheFile::ReadIndex(const CacheKey& key) {
         .Found(std::to_string(head.version))
         .Expected(std::to_string(kVersion));
   }
-  const uint64_t rest = size_bytes_ - sizeof head;
-  if (head.index_bytes > rest || rest - head.index_bytes < kHashBytes) return damaged("it is cut short");
+  // The length is exact: what the head says of the rest must be this file's size before anything is made of that size.
+  const auto total = [&](uint64_t page_bytes, uint64_t slot_bytes) {
+    return __uint128_t{sizeof head} + head.index_bytes + kHashBytes +
+           static_cast<__uint128_t>(head.nodes) * (__uint128_t{page_bytes} + kHashBytes) +
+           static_cast<__uint128_t>(head.states) * (__uint128_t{slot_bytes} + kHashBytes);
+  };
+  if (const __uint128_t said = total(head.page_bytes, head.slot_bytes); said != size_bytes_)
+    return damaged(said > size_bytes_ ? "it is cut short" : "it is too long");
   std::string index(head.index_bytes, '\0');
   RIDGE_RETURN_IF_ERROR(ReadAt(sizeof head, index.data(), index.size()));
   uint64_t sum = 0;
@@ -232,10 +238,7 @@ Status CacheFile::ReadIndex(const CacheKey& key) {
   tree_.states.resize(head.states);
   slot_tokens_.resize(head.states);
   RIDGE_RETURN_IF_ERROR(ParseIndex(index, key));
-  const __uint128_t expected = static_cast<__uint128_t>(sizeof head + index.size() + kHashBytes) +
-                               static_cast<__uint128_t>(head.nodes) * (page_bytes_ + kHashBytes) +
-                               static_cast<__uint128_t>(head.states) * (slot_bytes_ + kHashBytes);
-  if (expected != size_bytes_) return damaged(expected > size_bytes_ ? "it is cut short" : "it is too long");
+  if (total(page_bytes_, slot_bytes_) != size_bytes_) return damaged("its pages have another size");
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include <cstring>
 
 #include <filesystem>
 #include <fstream>
@@ -173,6 +174,28 @@ TEST_P(CacheFileTest, EveryFlippedByteAndEveryCutIsRefusedAndNothingIsKept) {
   engine = Start(program);
   SetContent(good);
   EXPECT_TRUE(engine->RestoreCache(path, kKey));
+}
+
+// One flipped bit in the length of the index: no gigabyte is asked for, or read, to find that out.
+TEST_P(CacheFileTest, ADamagedLengthCostsNoMemory) {
+  constexpr uint64_t kIndexAt = 16, kBit = uint64_t{1} << 30;
+  FakeProgram program(kVocab, GetParam());
+  SaveThree(*Start(program));
+  std::string bytes = Content();
+  uint64_t index_bytes = 0;
+  std::memcpy(&index_bytes, &bytes[kIndexAt], sizeof index_bytes);
+  index_bytes |= kBit;
+  std::memcpy(&bytes[kIndexAt], &index_bytes, sizeof index_bytes);
+  SetContent(bytes);
+  fs::resize_file(path, bytes.size() + 2 * kBit);  // as long as a large cache; no disk is used
+  rusage before = {}, after = {};
+  auto engine = Start(program);
+  getrusage(RUSAGE_SELF, &before);
+  const auto restored = engine->RestoreCache(path, kKey);
+  getrusage(RUSAGE_SELF, &after);
+  ASSERT_FALSE(restored);
+  EXPECT_EQ(restored.error().code, Code::kInvalidData);
+  EXPECT_LT(after.ru_maxrss - before.ru_maxrss, 256 << 10) << "KiB";
 }
 
 TEST_P(CacheFileTest, ARefusalNamesWhatDiffers) {

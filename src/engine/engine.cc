@@ -163,7 +163,8 @@ Status Engine::CheckPin(const Request& request) const {
   if (!(request.pin_s > 0 && request.pin_s <= kMostPin_s))
     return wrong(std::to_string(request.pin_s),
                  "0 to " + std::to_string(static_cast<int64_t>(kMostPin_s)) + " seconds");
-  if (!options_.prefix_cache || !request.use_cache) return wrong("no prefix cache", "a request that takes part in it");
+  if (!options_.prefix_cache || !request.TakesPartInCache())
+    return wrong("no prefix cache", "a request that takes part in it");
   if (scheduler_.max_pinned_pages() > 0) return {};
   return wrong("a KV pool with room for one request of the whole context", "room for more");
 }
@@ -217,7 +218,7 @@ Result<std::unique_ptr<Sequence>> Engine::NewSequence(const Request& request, co
 
 // Equal salts of equal tenants share. Lengths go first, so that no salt spells another tenant's.
 std::optional<std::string> Engine::CacheRoot(const Request& request) const {
-  if (!options_.prefix_cache || !request.use_cache) return std::nullopt;
+  if (!options_.prefix_cache || !request.TakesPartInCache()) return std::nullopt;
   return std::to_string(request.tenant.size()) + ":" + request.tenant + request.cache_salt;
 }
 
@@ -317,9 +318,14 @@ void Engine::Publish() {
   counts_.pages_free = pool_.free_pages();
   counts_.pages_held = pool_.held_pages() - pool_.idle_pages();
   counts_.pages_cached = pool_.idle_pages();
+  counts_.cache_pages = scheduler_.cache().pages();
+  counts_.cache_states = scheduler_.cache().states();
+  counts_.cache_bytes = static_cast<uint64_t>(counts_.cache_pages) * state_->page_bytes() +
+                        static_cast<uint64_t>(counts_.cache_states) * state_->slot_bytes();
   counts_.pages_pinned = scheduler_.cache().pinned_pages();
   counts_.pages_pinned_limit = scheduler_.max_pinned_pages();
   counts_.pages_evicted = scheduler_.cache().evicted_pages();
+  counts_.pages_refused = scheduler_.cache().refused_pages();
   counts_.pages_dropped = scheduler_.cache().dropped_pages();
   counts_.preemptions = static_cast<uint64_t>(scheduler_.preemptions());
   const std::lock_guard lock(stats_mutex_);
@@ -377,13 +383,12 @@ bool Engine::TakeMail() {
   return !stop;
 }
 
-// Requests that did not begin in time. Deadlines that the others met are forgotten here.
+// Requests that did not begin in time.
 void Engine::EndLate() {
   const Clock::time_point now = Clock::now();
-  for (; !deadlines_.empty() && deadlines_.begin()->first <= now; deadlines_.erase(deadlines_.begin())) {
+  while (!deadlines_.empty() && deadlines_.begin()->first <= now) {
     const RequestId id = deadlines_.begin()->second;
-    const Sequence* sequence = scheduler_.Find(id);
-    if (sequence == nullptr || sequence->work->begun) continue;
+    deadlines_.erase(deadlines_.begin());
     try {
       Finish(id, FinishReason::kFailed,
              std::move(Fail(Code::kUnavailable, "the request did not begin before its deadline")
@@ -396,11 +401,60 @@ void Engine::EndLate() {
   }
 }
 
+// It was met, or is nobody's any more.
+void Engine::ForgetDeadline(const Sequence& sequence) {
+  if (!sequence.work->deadline) return;
+  auto [at, end] = deadlines_.equal_range(*sequence.work->deadline);
+  at = std::find_if(at, end, [&](const auto& entry) { return entry.second == sequence.id; });
+  if (at != end) deadlines_.erase(at);
+}
+
 void Engine::Loop() {
   while (TakeMail()) {
     Step();
-    if (options_.check_each_step) RIDGE_CHECK(scheduler_.CheckIntegrity().has_value());
+    if (!options_.check_each_step) continue;
+    RIDGE_CHECK(scheduler_.CheckIntegrity().has_value());
+    RIDGE_CHECK(CheckCounters().has_value());
   }
+}
+
+// The laws of stats.h between two steps, with all that is alive counted one by one: nothing is derived from what it is compared with.
+Status Engine::CheckCounters() const {
+  const auto broken = [](const char* what) -> Status {
+    return Fail(Code::kInternal, "the counters do not add up").Found(what);
+  };
+  const std::lock_guard lock(mutex_);
+  uint64_t alive = 0, pending = 0, not_begun = 0, deadlines = 0;
+  std::map<int32_t, Ahead, std::greater<>> waiting;
+  const auto count = [&](const Sequence& sequence, bool taken) {
+    const Work& work = *sequence.work;
+    alive++;
+    pending += static_cast<uint64_t>(sequence.prompt_tokens - work.prompt_done);
+    if (work.begun) return;
+    not_begun++;
+    deadlines += taken && work.deadline;
+    waiting[sequence.priority].sequences++;
+    waiting[sequence.priority].prompt_tokens += sequence.prompt_tokens;
+  };
+  for (const RequestId id : scheduler_.Ids()) count(*scheduler_.Find(id), true);
+  for (const auto& sequence : inbox_) count(*sequence, false);
+  if (submitted_ != counts_.finished + alive) return broken("submitted = finished + alive");
+  if (prompt_tokens_submitted_ !=
+      counts_.prompt_tokens_computed + counts_.prompt_tokens_cached + counts_.prompt_tokens_dropped + pending)
+    return broken("prompt tokens submitted = computed + cached + dropped + pending");
+  if (not_begun != not_begun_ || deadlines != deadlines_.size()) return broken("those that have not begun");
+  if (!std::ranges::equal(waiting, waiting_, [](const auto& a, const auto& b) {
+        return a.first == b.first && a.second.sequences == b.second.sequences &&
+               a.second.prompt_tokens == b.second.prompt_tokens;
+      }))
+    return broken("those that have not begun, by priority");
+  if (counts_.queue.count + not_begun > submitted_) return broken("begun + not begun <= submitted");
+  if (counts_.ttft.count + counts_.gap.count != counts_.generated_tokens)
+    return broken("first tokens + later tokens = generated tokens");
+  if (counts_.ttft.count > counts_.queue.count || counts_.end_to_end.count > counts_.finished)
+    return broken("first tokens <= begun, ends <= finished");
+  if (counts_.drafts_accepted > counts_.drafts_proposed) return broken("drafts accepted <= proposed");
+  return {};
 }
 
 void Engine::Step() {
@@ -430,6 +484,7 @@ void Engine::Step() {
     work.summary.queue_ms = MsBetween(work.submitted, begin);
     counts_.queue.Add(work.summary.queue_ms / 1000);
     LeaveWaiting(*chunk.sequence);
+    ForgetDeadline(*chunk.sequence);
   }
   counts_.stepping = true;
   counts_.step_begin = begin;
@@ -686,6 +741,7 @@ void Engine::End(Sequence& ended, FinishReason reason, std::optional<Error> erro
   if (!work.begun) {
     work.summary.queue_ms = MsBetween(work.submitted, work.summary.at);
     LeaveWaiting(*sequence);
+    ForgetDeadline(*sequence);
   }
   if (reason != FinishReason::kCancelled) counts_.end_to_end.Add(MsBetween(work.submitted, work.summary.at) / 1000);
   counts_.prompt_tokens_dropped += static_cast<uint64_t>(sequence->prompt_tokens - work.prompt_done);

@@ -39,12 +39,13 @@ namespace ridge::engine {
 struct EngineOptions {
   int64_t vocab = 0;  // logits of a row
   int64_t context_tokens = 4096;
-  int64_t step_tokens = 512;     // at most what the program was compiled for
-  int64_t max_running = 1;       // at most the logit rows that the program was compiled for
-  int64_t max_logit_rows = 0;    // that the program was compiled for; above max_running there is room for drafts
-  size_t max_waiting = 64;       // requests that have not begun; more are refused
-  bool prefix_cache = true;      // pages of requests that are done serve later ones
-  bool check_each_step = false;  // proves the integrity of scheduler, pages and cache after each step: for tests
+  int64_t step_tokens = 512;   // at most what the program was compiled for
+  int64_t max_running = 1;     // at most the logit rows that the program was compiled for
+  int64_t max_logit_rows = 0;  // that the program was compiled for; above max_running there is room for drafts
+  size_t max_waiting = 64;     // requests that have not begun; more are refused
+  bool prefix_cache = true;    // pages of requests that are done serve later ones
+  bool check_each_step =
+      false;                 // proves the integrity of scheduler, pages, cache and counters after each step: for tests
   int64_t checkpoints = 16;  // of recurrent models: points from which the prefix cache can go on, each a slot of state
   int64_t draft_slots = 0;   // of recurrent models: drafts that a step verifies at most, each a slot of state
   TokenId thinking = -1;     // the token that begins a turn's thoughts; see SchedulerOptions
@@ -131,6 +132,8 @@ class Engine {
   void Loop();
   bool TakeMail();  // false: stop
   void EndLate();
+  void ForgetDeadline(const Sequence& sequence);
+  Status CheckCounters() const;
   void Step();
   void DrawTogether(std::span<const Chunk> chunks);
   void TakeResults(const Chunk& chunk, int64_t row, double step_ms, int64_t step_tokens, int64_t step_rows);
@@ -156,12 +159,12 @@ class Engine {
   Scheduler scheduler_;               // engine thread; CheckFits may be called by all
   Runner runner_;
 
-  std::multimap<Clock::time_point, RequestId> deadlines_;
-  std::vector<float> raw_logits_;                     // [vocab] scratch
-  std::vector<std::pair<Sequence*, int64_t>> draws_;  // sequence, row: scratch of DrawTogether
-  std::vector<Chunk> chunks_;                         // of the present step: Finish ends the plan's life
-  std::list<std::unique_ptr<Sequence>> taken_;        // scratch of TakeMail
-  StepTimes times_;                                   // of the latest step
+  std::multimap<Clock::time_point, RequestId> deadlines_;  // of those that have not begun
+  std::vector<float> raw_logits_;                          // [vocab] scratch
+  std::vector<std::pair<Sequence*, int64_t>> draws_;       // sequence, row: scratch of DrawTogether
+  std::vector<Chunk> chunks_;                              // of the present step: Finish ends the plan's life
+  std::list<std::unique_ptr<Sequence>> taken_;             // scratch of TakeMail
+  StepTimes times_;                                        // of the latest step
 
   const Clock::time_point started_ = Clock::now();
   EngineStats counts_;  // engine thread: what is published next

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <iterator>
+#include <map>
 #include <string>
 #include <thread>
 
@@ -194,6 +196,79 @@ TEST(Engine, AFullQueueRefusesAndEmptiesAgain) {
   EXPECT_TRUE((*engine)->Submit(NewRequest(Prompt(4), 3)));
 }
 
+// Each a user of its own, some of them hurried: one too many is refused, nearly all vanish, and the few that stay get their answers.
+TEST(Engine, TenThousandMayWaitAndVanish) {
+  FakeProgram program(kVocab);
+  program.LetRun(0);
+  EngineOptions options = Options(2, 64);
+  options.max_waiting = 10'000;
+  options.check_each_step = true;
+  auto engine = std::move(*Engine::Start(&program, options));
+  const Ticket running = *engine->Submit(NewRequest(Prompt(4), 5));
+  ASSERT_TRUE(program.Begun(1));
+  std::vector<Ticket> tickets;
+  for (TokenId i = 0; i < 10'000; i++) {
+    Request request = NewRequest(Prompt(3, i % 50), 2);
+    request.tenant = std::to_string(i);
+    request.priority = i % 3;
+    if (i % 5 == 0) request.deadline = Clock::now() + 1h;
+    const auto ticket = engine->Submit(request);
+    ASSERT_TRUE(ticket) << i;
+    tickets.push_back(*ticket);
+  }
+  const auto refused = engine->Submit(NewRequest(Prompt(3), 2));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::kResourceExhausted);
+  EXPECT_EQ(refused.error().found, "10000 waiting, 1 more");
+  EXPECT_EQ(engine->Stats().waiting, 10'000);
+  for (size_t i = 0; i < tickets.size(); i++) {
+    if (i % 1000 != 7) engine->Cancel(tickets[i].id);
+  }
+  program.LetAllRun();
+  EXPECT_EQ(ReadAll(*running.outbox).ids, FakeProgram::Expected(Prompt(4), 5, kVocab));
+  for (size_t i = 0; i < tickets.size(); i++) {
+    const Outcome outcome = ReadAll(*tickets[i].outbox);
+    if (i % 1000 == 7) {
+      EXPECT_EQ(outcome.ids, FakeProgram::Expected(Prompt(3, static_cast<TokenId>(i % 50)), 2, kVocab)) << i;
+    } else {
+      ASSERT_EQ(outcome.summary.reason, FinishReason::kCancelled) << i;
+    }
+  }
+  const EngineStats stats = engine->Stats();
+  EXPECT_EQ(stats.running + stats.waiting + stats.pages_held, 0);
+  EXPECT_EQ(stats.submitted, stats.finished);
+  EXPECT_TRUE(engine->Submit(NewRequest(Prompt(3), 2)));
+}
+
+// One place and six clients that ask again as soon as they are answered: first come, first served, so nobody waits for more than the five before.
+TEST(Engine, ClientsInAClosedLoopAreServedInTheOrderInWhichTheyCame) {
+  FakeProgram program(kVocab);
+  EngineOptions options = Options(1, 64);
+  options.check_each_step = true;
+  auto engine = std::move(*Engine::Start(&program, options));
+  constexpr size_t kClients = 6, kAsks = 84;
+  std::vector<std::vector<std::pair<RequestId, Clock::time_point>>> ends(kClients);
+  std::vector<std::thread> clients;
+  for (size_t c = 0; c < kClients; c++) {
+    clients.emplace_back([&, c] {
+      for (size_t i = 0; i < kAsks; i++) {
+        const auto prompt = Prompt(1 + i % 5, static_cast<TokenId>(c));
+        const auto ticket = engine->Submit(NewRequest(prompt, static_cast<int64_t>(1 + i % 3)));
+        ASSERT_TRUE(ticket);
+        const Outcome outcome = ReadAll(*ticket->outbox);
+        EXPECT_EQ(outcome.ids, FakeProgram::Expected(prompt, 1 + i % 3, kVocab));
+        ends[c].emplace_back(ticket->id, outcome.summary.at);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  std::map<RequestId, Clock::time_point> all;
+  for (const auto& some : ends) all.insert(some.begin(), some.end());
+  ASSERT_EQ(all.size(), kClients * kAsks);
+  for (auto at = all.begin(), next = std::next(at); next != all.end(); at = next++)
+    EXPECT_LE(at->second, next->second) << "request " << next->first << " overtook one that came before";
+}
+
 TEST(Engine, EndingItEndsAllRequestsAsCancelled) {
   FakeProgram program(kVocab);
   program.step_ms = 10;  // neither ends by itself within a minute
@@ -264,11 +339,18 @@ void ExpectLaws(const EngineStats& s) {
   EXPECT_GE(s.waiting, 0);
   EXPECT_EQ(s.submitted, s.finished + static_cast<uint64_t>(s.running + s.waiting));
   EXPECT_LE(s.drafts_accepted, s.drafts_proposed);
+  EXPECT_EQ(s.ttft.count + s.gap.count, s.generated_tokens);
+  EXPECT_LE(s.ttft.count, s.queue.count);
+  EXPECT_LE(s.queue.count, s.submitted);
+  EXPECT_LE(s.end_to_end.count, s.finished);
 }
 
+// Two of the laws follow from how Stats is made; check_each_step holds them against what is alive (Engine::CheckCounters).
 TEST(Engine, CountersObeyTheirLawsAtEveryMoment) {
   FakeProgram program(kVocab);
-  auto engine = Engine::Start(&program, Options(4, 12, 4));
+  EngineOptions options = Options(4, 12, 4);
+  options.check_each_step = true;
+  auto engine = Engine::Start(&program, options);
   std::vector<Ticket> tickets;
   uint64_t prompt_tokens = 0, generated = 0;
   for (TokenId i = 0; i < 40; i++) {
@@ -472,6 +554,36 @@ TEST_P(PromptScores, AreThereForACachedPromptAndOfAGroupOnce) {
   for (size_t i = 1; i < 3; i++)
     EXPECT_EQ(ReadAll(*tickets->at(i).outbox).ids, FakeProgram::Expected(other.prompt, 4, kVocab));
   ExpectLaws((*engine)->Stats());
+}
+
+// An evaluation of many texts beside a conversation.
+TEST_P(PromptScores, LeaveNoTraceInTheCacheAndPushNothingOut) {
+  FakeProgram program(kVocab, GetParam());
+  EngineOptions options = Options(4, 64, 4);
+  options.max_logit_rows = 8;
+  options.check_each_step = true;
+  auto engine = Engine::Start(&program, options);
+  std::vector<TokenId> talk = Prompt(30);
+  const Outcome first = Ask(**engine, NewRequest(talk, 6));
+  talk.insert(talk.end(), first.ids.begin(), first.ids.end());
+  const EngineStats before = (*engine)->Stats();
+  EXPECT_GT(before.pages_cached, 0);
+  for (TokenId i = 0; i < 20; i++) {
+    Request scored = NewRequest(Prompt(30, 50 + i), i % 3);
+    scored.prompt_logprobs = 2;
+    const auto tickets = (*engine)->SubmitGroup(scored, 1 + i % 2);
+    ASSERT_TRUE(tickets);
+    for (const Ticket& ticket : *tickets) EXPECT_FALSE(ReadAll(*ticket.outbox).summary.cache_miss && i % 2 == 0);
+  }
+  const EngineStats after = (*engine)->Stats();
+  EXPECT_EQ(after.pages_cached, before.pages_cached);
+  EXPECT_EQ(after.pages_evicted, 0u);
+  talk.push_back(9);
+  EXPECT_EQ(Ask(**engine, NewRequest(talk, 2)).summary.cached_tokens, 35) << "all that was computed of the first turn";
+  Request pinned = NewRequest(Prompt(9), 1);
+  pinned.prompt_logprobs = 0;
+  pinned.pin_s = 5;
+  EXPECT_EQ((*engine)->Submit(pinned).error().where, "cache_pin_s");
 }
 
 TEST_P(PromptScores, ComeOnceAlsoOfThePreemptedAndBesideOthers) {

@@ -38,7 +38,8 @@ struct Request {
   sampling::SamplingParams sampling;
   uint64_t draw_stream = 0;  // tells the draws of several answers to one prompt and seed apart
   int32_t logprobs = -1;     // alternatives per token, at most kMaxLogprobs; -1: no log-probabilities
-  // The same of the prompt's tokens but the first, which are then computed, not taken from the cache.
+  // The same of the prompt's tokens but the first, which are then computed, not taken from the cache. Who scores texts does not come back to them:
+  // such a request leaves nothing in the cache either.
   int32_t prompt_logprobs = -1;
   std::string cache_salt = {};  // prefixes are shared only between equal salts
   double pin_s =
@@ -50,6 +51,8 @@ struct Request {
   Speculation speculation = Speculation::kOff;
   // Called on the engine's thread after each event and after the end: "look at the outbox". Must be quick and not call the engine.
   std::function<void()> notify = {};
+
+  bool TakesPartInCache() const { return use_cache && prompt_logprobs < 0; }
 };
 
 enum class FinishReason { kStop, kLength, kCancelled, kFailed };

@@ -462,7 +462,7 @@ const Sequence* Scheduler::Find(RequestId id) const {
 
 std::optional<RequestId> Scheduler::AnyId() const {
   if (!running_.empty()) return running_.front()->id;
-  return waiting_.empty() ? std::nullopt : std::optional(waiting_.Head()->id);
+  return waiting_.empty() ? std::nullopt : std::optional(waiting_.first_id());
 }
 
 std::vector<RequestId> Scheduler::Ids() const {

@@ -41,9 +41,13 @@ struct EngineStats {
   int64_t pages_cached = 0;  // by the prefix cache alone: given up when a sequence needs them
   int64_t pages_capacity = 0, page_tokens = 0;
   int64_t pages_pinned = 0, pages_pinned_limit = 0;  // of the prefix cache, held or not
+  // What the prefix cache has in its tree: pages, whether sequences use them too or not, and checkpoints of recurrent models; and their bytes.
+  int64_t cache_pages = 0, cache_states = 0;
+  uint64_t cache_bytes = 0;
   // Since the start. Computing a prompt again after a preemption counts nowhere.
   uint64_t submitted = 0, finished = 0, preemptions = 0, steps = 0;
   uint64_t pages_evicted = 0;  // of the prefix cache, for room
+  uint64_t pages_refused = 0;  // by the prefix cache, whose limit allowed no more
   uint64_t pages_dropped = 0;  // of the prefix cache, since nobody comes back to them: dead thinking turns
   uint64_t prompt_tokens_submitted = 0, prompt_tokens_computed = 0, prompt_tokens_cached = 0;
   uint64_t prompt_tokens_dropped = 0;  // of requests that ended before their prompt was done

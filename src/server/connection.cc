@@ -62,7 +62,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
     hub_.counts.connections++;
   }
   ~Connection() {
-    hub_.body_bytes -= charged_bytes_;
+    Charge(0);
     hub_.counts.connections--;
     hub_.connections.erase(this);
     if (hub_.connections.empty() && hub_.on_empty) hub_.on_empty();
@@ -234,6 +234,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
 
   bool Charge(size_t bytes) {
     hub_.body_bytes += bytes - charged_bytes_;
+    hub_.counts.body_bytes = hub_.body_bytes;
     charged_bytes_ = bytes;
     return hub_.body_bytes <= kBodiesBytes;
   }

@@ -22,6 +22,7 @@ struct Counts {
   std::atomic<uint64_t> connections_refused = 0;
   std::atomic<uint64_t> requests = 0;
   std::atomic<uint64_t> answers_2xx = 0, answers_4xx = 0, answers_5xx = 0;
+  std::atomic<uint64_t> body_bytes = 0;   // of requests that are being read or tokenized, now
   std::atomic<uint64_t> disconnects = 0;  // requests whose client went away before the end
   std::atomic<uint64_t> stopped = 0, full = 0, cancelled = 0, failed = 0;  // answers by finish reason
 };

@@ -406,6 +406,8 @@ class Answers(unittest.TestCase):
             self.assertLess(len(self.bad(400, None, path, b'{"%s": 1, "%s": 2}' % (b"k" * 10 ** 6, b"k" * 10 ** 6), "twice")["message"]), 300)
 
     def test_counters_keep_their_laws(self):
+        """Whatever the tests before have asked for; and a list of prompts of which the last one is refused."""
+        self.bad(400, "prompt", TEXT, {"prompt": ["the", "quick", "the quick " * 400], "max_tokens": 4})
         self.server.until(idle)
         before = self.server.metrics()
         tokens = sum(self.good(TEXT, {"prompt": [9] * n, "max_tokens": 4, "ignore_eos": True})["usage"]["prompt_tokens"] for n in (3, 70, 120))
@@ -415,6 +417,21 @@ class Answers(unittest.TestCase):
             self.assertEqual(sum(m[f'ridge:kv_pages{{state="{s}"}}'] for s in ("free", "held", "cached")), m["ridge:kv_pages_capacity"])
             self.assertEqual(m['ridge:kv_pages{state="held"}'], 0)
             self.assertEqual(m['ridge:time_to_first_token_seconds_bucket{le="+Inf"}'], m["ridge:time_to_first_token_seconds_count"])
+            self.assertEqual(m["ridge:prompt_tokens_submitted_total"], m["ridge:prompt_tokens_total"] + m["ridge:prompt_tokens_dropped_total"] + m["ridge:prompt_tokens_pending"])
+            self.assertEqual(m["ridge:prompt_tokens_pending"], 0)
+            self.assertEqual(m["ridge:requests_submitted_total"], m["ridge:requests_finished_total"])
+            ends = sum(m[f'ridge:request_success_total{{finished_reason="{r}"}}'] for r in ("stop", "length")) + sum(m[f'ridge:request_failure_total{{reason="{r}"}}'] for r in ("cancelled", "failed"))
+            self.assertEqual(ends, m["ridge:requests_finished_total"], "each sequence that the engine took is one answer's")
+            self.assertEqual(m["ridge:time_to_first_token_seconds_count"] + m["ridge:inter_token_latency_seconds_count"], m["ridge:generation_tokens_total"])
+            self.assertLessEqual(m["ridge:time_to_first_token_seconds_count"], m["ridge:request_queue_time_seconds_count"])
+            self.assertLessEqual(m["ridge:request_queue_time_seconds_count"], m["ridge:requests_submitted_total"])
+            self.assertLessEqual(m["ridge:drafts_accepted_total"], m["ridge:drafts_proposed_total"])
+            # memory: the prefix cache lies in the pool, all of it idle now, and the process has all that is named
+            self.assertLessEqual(m["ridge:prefix_cache_bytes"], m["ridge:kv_bytes"])
+            self.assertEqual(m["ridge:prefix_cache_bytes"] > 0, m['ridge:kv_pages{state="cached"}'] > 0)
+            self.assertEqual(m["ridge:http_body_bytes"], 0)
+            self.assertGreater(m["ridge:resident_bytes"], m["ridge:weights_bytes"])
+            self.assertGreater(m["ridge:weights_bytes"], 0)
         self.assertEqual(after["ridge:prompt_tokens_total"] - before["ridge:prompt_tokens_total"], tokens)
         self.assertEqual(after["ridge:generation_tokens_total"] - before["ridge:generation_tokens_total"], 12)
         self.assertEqual(after['ridge:request_success_total{finished_reason="length"}'] - before['ridge:request_success_total{finished_reason="length"}'], 3)

@@ -68,8 +68,12 @@ Result<Reply> Run(const Context& context, const Request& request) {
     }
     generation.text.prompt = std::move(prompt.text);
     generation.text.prompt_ids = std::move(prompt.ids);
-    RIDGE_ASSIGN_OR_RETURN(auto group, context.service->SubmitGroup(generation.text, generation.n));
-    std::ranges::move(group, std::back_inserter(streams));
+    auto group = context.service->SubmitGroup(generation.text, generation.n);
+    if (!group) {
+      context.counts->cancelled += streams.size();  // those before, which were taken
+      return std::unexpected(std::move(group).error());
+    }
+    std::ranges::move(*group, std::back_inserter(streams));
   }
   return NewAnswer(context, std::move(form), std::move(streams));
 }

@@ -1,8 +1,10 @@
 // GET /metrics: Prometheus' text format, names as in docs/server.md.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <array>
 #include <cmath>
+#include <fstream>
 #include <iterator>
 #include <span>
 
@@ -62,6 +64,33 @@ std::string Escaped(std::string_view value) {
   return out;
 }
 
+uint64_t ResidentBytes() {
+  std::ifstream file("/proc/self/statm");
+  uint64_t all = 0, resident = 0;
+  file >> all >> resident;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Each thing that memory goes to has a name, so that a cache can be told from a leak.
+void Memory(const Context& context, const engine::EngineStats& s, Page& page) {
+  if (context.loaded()) {
+    const auto& program = context.runtime().program();
+    page.Gauge("ridge:weights_bytes", program.weight_bytes(), "Weights as they are laid out for computing.");
+    page.Gauge("ridge:workspace_bytes", program.workspace_bytes(), "Scratch memory of a step.");
+  }
+  page.Gauge("ridge:kv_bytes", context.service != nullptr ? context.service->kv_bytes() : 0,
+             "Bytes of the KV pool and of the slots for recurrent state.");
+  page.Gauge("ridge:draft_kv_bytes", context.service != nullptr ? context.service->draft_kv_bytes() : 0,
+             "Bytes of the draft model's KV, beside the pool.");
+  page.Gauge("ridge:prefix_cache_bytes", s.cache_bytes,
+             "Of ridge:kv_bytes: what the prefix cache has, pages that are in use too and checkpoints.");
+  page.Gauge("ridge:prefix_cache_checkpoints", s.cache_states, "Of them: checkpoints of recurrent state.");
+  page.Gauge("ridge:http_body_bytes", context.counts->body_bytes.load(),
+             "Bodies of requests that are being read or tokenized.");
+  page.Gauge("ridge:resident_bytes", ResidentBytes(),
+             "Resident memory of the process; pages of the model's file that are mapped count in it.");
+}
+
 }  // namespace
 
 Reply Metrics(const Context& context, const Request&) {
@@ -87,12 +116,12 @@ Reply Metrics(const Context& context, const Request&) {
   page.Gauge("ridge:kv_pages_pinned_limit", s.pages_pinned_limit, "KV pages that pins may keep.");
   page.Counter("ridge:prefix_cache_pages_evicted_total", s.pages_evicted,
                "Pages of the prefix cache that were given up for room.");
+  page.Counter("ridge:prefix_cache_pages_refused_total", s.pages_refused,
+               "Pages that the prefix cache did not keep since its limit allowed no more.");
   page.Counter("ridge:prefix_cache_pages_dropped_total", s.pages_dropped,
                "Pages of the prefix cache that held dead thinking turns.");
   page.Gauge("ridge:kv_page_tokens", s.page_tokens, "Tokens of one KV page.");
-  page.Gauge("ridge:kv_bytes", context.service != nullptr ? context.service->kv_bytes() : 0, "Bytes of the KV pool.");
-  page.Gauge("ridge:draft_kv_bytes", context.service != nullptr ? context.service->draft_kv_bytes() : 0,
-             "Bytes of the draft model's KV, beside the pool.");
+  Memory(context, s, page);
   page.Counter("ridge:num_preemptions_total", s.preemptions,
                "Times that a sequence lost its pages and was computed again.");
   page.Counter(
