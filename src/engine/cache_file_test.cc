@@ -5,8 +5,8 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <cstring>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 

@@ -139,7 +139,7 @@ TEST_P(Stress, SubmitsCancelsForksAndEvictionsLeaveEveryAnswerWhole) {
                     .priority = static_cast<int32_t>(below(3)),
                     .tenant = std::string(below(3), 't'),
                     .speculation = below(2) == 0 ? Speculation::kAuto : Speculation::kOff};
-    if (request.use_cache && below(6) == 0) request.pin_s = 0.001 * static_cast<double>(1 + below(20));
+    if (request.TakesPartInCache() && below(6) == 0) request.pin_s = 0.001 * static_cast<double>(1 + below(20));
     for (size_t n = 1 + below(12); n > 0; n--) request.prompt.push_back(static_cast<TokenId>(below(4)));
     const auto tickets = engine->SubmitGroup(request, static_cast<int64_t>(1 + below(below(6) == 0 ? 5 : 1)));
     if (!tickets) {
