@@ -2,6 +2,7 @@
 import base64
 import json
 import os
+import select
 import shutil
 import socket
 import struct
@@ -540,6 +541,29 @@ class Life(unittest.TestCase):
             link.close()
             m = server.until(idle)
             self.assertEqual(m['ridge:kv_pages{state="held"}'], 0)
+
+    def test_clients_that_take_their_time_slow_nobody(self):
+        """One sends its head and one its body a byte at a time, until the server has waited long enough; one reads its answer a byte at a time."""
+        ask = {"prompt": "quick", "max_tokens": 20, "seed": 1}
+        with Server(self.model, "-np", "4", "-c", "100000") as server:
+            alone = server.post(TEXT, ask)[1]["choices"]
+            reads = server.open_stream(TEXT, {"prompt": "the", "max_tokens": 90000, "ignore_eos": True})
+            sends = socket.create_connection(("127.0.0.1", server.port), timeout=Server.PATIENCE_S)
+            stuck = socket.create_connection(("127.0.0.1", server.port), timeout=Server.PATIENCE_S)
+            stuck.sendall(head(TEXT, 1000))
+            end, pieces = time.monotonic() + Server.PATIENCE_S, iter(head(TEXT, 5, more="X: " + "y" * 10000 + "\r\n"))
+            while not select.select([sends], [], [], 0.2)[0]:
+                self.assertLess(time.monotonic(), end, "the server waits for ever")
+                sends.sendall(bytes([next(pieces)]))
+                stuck.sendall(b" ")
+                self.assertEqual(len(reads.recv(1)), 1)
+                self.assertEqual(server.post(TEXT, ask)[1]["choices"], alone)
+            self.assertTrue(sends.recv(1 << 16).startswith(b"HTTP/1.1 408 "))
+            self.assertEqual(server.metrics()["ridge:num_requests_running"], 1)
+            for link in (reads, sends, stuck):
+                link.close()
+            self.assertEqual(server.until(idle)['ridge:kv_pages{state="held"}'], 0)
+            self.assertEqual(server.stop(SIGTERM)[0], 0)
 
     def send(self, server, body):
         data = json.dumps(body).encode()
