@@ -3,7 +3,8 @@
     RIDGE_BIN=build/release/bin/ridge python3 tests/python/prefix_reuse_test.py
 
 Shareable: in the first turn the system prompt, later all of the turn before (prompt and answer but its last token). What is claimed beyond that is a fault
-too. The answers are those without a cache.
+too. The answers are those without a cache. All of it is reused here; the goals are such that a last page that is not kept (98.5 %), or a recurrent
+state that is not kept at the end of a run (94.8 %), is seen.
 """
 import concurrent.futures
 import os
@@ -63,7 +64,7 @@ class PrefixReuse(unittest.TestCase):
     def test_chats_over_one_system_prompt(self):
         folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, folder)
-        for family, goal in (("llama", 0.95), ("qwen35", 0.9)):
+        for family, goal in (("llama", 0.99), ("qwen35", 0.98)):
             with self.subTest(family=family):
                 model = os.path.join(folder, family + ".gguf")
                 tiny_model.write_tiny_model(model, chat_template=tiny_model.CHATML, context=4096, architecture=family)
