@@ -158,21 +158,27 @@ namespace {
 constexpr size_t kExpBlock = 64;
 constexpr double kPlainExp = 700.0;  // up to there the result and 2^k are normal numbers
 
-// A loop that the compiler turns into SIMD, of the operations of Exp. What is not within the plain range gives something that ExpEach replaces.
-[[gnu::always_inline]] inline void ExpPlain(const double* in, double* out) {
+// Loops that the compiler turns into SIMD, of the operations of Exp. What is not within the plain range gives something that ExpEach replaces; returns
+// how many are not.
+[[gnu::always_inline]] inline int64_t ExpPlain(const double* in, double* out) {
+  int64_t outside = 0;
+  for (size_t i = 0; i < kExpBlock; i++) outside += (in[i] < -kPlainExp) | (in[i] > kPlainExp) | (in[i] != in[i]);
   for (size_t i = 0; i < kExpBlock; i++) {
     const auto [m, kd] = ExpInParts(in[i] < -kPlainExp ? -kPlainExp : in[i] > kPlainExp ? kPlainExp : in[i], 0.0);
     // The lowest bits of this sum are the biased exponent.
     out[i] = m * std::bit_cast<double>(std::bit_cast<uint64_t>(kd + (0x1.8p+52 + 1023.0)) << 52);
   }
+  return outside;
 }
 
-using ExpBlockFunction = void (*)(const double*, double*);
-void ExpBlock(const double* in, double* out) { ExpPlain(in, out); }
+using ExpBlockFunction = int64_t (*)(const double*, double*);
+int64_t ExpBlock(const double* in, double* out) { return ExpPlain(in, out); }
 #if defined(__x86_64__)
 // -ffp-contract=off holds here too, so these have the same bits.
-[[gnu::target("avx2")]] void ExpBlockAvx2(const double* in, double* out) { ExpPlain(in, out); }
-[[gnu::target("avx512f,avx512dq,avx512vl")]] void ExpBlockAvx512(const double* in, double* out) { ExpPlain(in, out); }
+[[gnu::target("avx2")]] int64_t ExpBlockAvx2(const double* in, double* out) { return ExpPlain(in, out); }
+[[gnu::target("avx512f,avx512dq,avx512vl")]] int64_t ExpBlockAvx512(const double* in, double* out) {
+  return ExpPlain(in, out);
+}
 ExpBlockFunction BestExpBlock() {
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl"))
@@ -187,15 +193,22 @@ ExpBlockFunction BestExpBlock() { return ExpBlock; }
 
 void ExpEach(std::span<double> values) {
   static const ExpBlockFunction block = BestExpBlock();
-  std::array<double, kExpBlock> in = {}, out = {};
+  std::array<double, kExpBlock> last, out;
   for (size_t begin = 0; begin < values.size(); begin += kExpBlock) {
     const size_t n = std::min(kExpBlock, values.size() - begin);
-    std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(begin), n, in.begin());
-    block(in.data(), out.data());
-    for (size_t i = 0; i < n; i++) {
-      const bool plain = in[i] >= -kPlainExp && in[i] <= kPlainExp;
-      values[begin + i] = plain ? out[i] : Exp(in[i]);
+    double* const at = &values[begin];
+    const double* in = at;
+    if (n < kExpBlock) {
+      last.fill(0.0);
+      std::copy_n(at, n, last.begin());
+      in = last.data();
     }
+    if (block(in, out.data()) > 0) {
+      for (size_t i = 0; i < n; i++) {
+        if (!(in[i] >= -kPlainExp && in[i] <= kPlainExp)) out[i] = Exp(in[i]);
+      }
+    }
+    std::copy_n(out.begin(), n, at);
   }
 }
 

@@ -1,6 +1,7 @@
 #include "sampling/candidates.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -256,37 +257,50 @@ TokenId Candidates::DrawFromAll(std::span<const float> logits, double temperatur
   nan_count = best.nan_count;
   if (best.id < 0) return -1;
   const double highest = std::min(logits[static_cast<size_t>(best.id)], kLargest);
-  weights_.resize(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const float logit = logits[i] > kLowest ? std::min(logits[i], kLargest) : kLowest;  // NaN is never drawn
-    weights_[i] = (static_cast<double>(logit) - highest) / temperature;
-  }
-  ExpEach(weights_);
-  // By blocks, and inside of them in four interleaved sums: additions that need not wait for one another, in an order that is always the same.
+  const bool plain = best.nan_count == 0 && logits[static_cast<size_t>(best.id)] <= kLargest;
+  // Block by block, in the L1 cache: the weights of a whole row would be read from memory again and again.
+  std::array<double, kBlock> weights;
+  const auto weigh = [&](size_t block) {
+    std::array<float, kBlock> part;
+    part.fill(kLowest);  // behind the last token: a weight of 0
+    std::copy_n(&logits[block * kBlock], std::min(kBlock, logits.size() - block * kBlock), part.begin());
+    if (!plain) {
+      for (float& logit : part) logit = logit > kLowest ? std::min(logit, kLargest) : kLowest;  // NaN is never drawn
+    }
+    for (size_t i = 0; i < kBlock; ++i) weights[i] = (static_cast<double>(part[i]) - highest) / temperature;
+    ExpEach(weights);
+  };
+  // Inside of a block in four interleaved sums: additions that need not wait for one another, in an order that is always the same.
   sums_.clear();
   double total = 0.0;
-  for (size_t begin = 0; begin < weights_.size(); begin += kBlock) {
-    const size_t end = std::min(begin + kBlock, weights_.size());
-    double lanes[4] = {};
-    for (size_t i = begin; i < end; ++i) lanes[(i - begin) % 4] += weights_[i];
+  const size_t blocks = (logits.size() + kBlock - 1) / kBlock;
+  for (size_t block = 0; block < blocks; ++block) {
+    weigh(block);
+    std::array<double, 4> lanes = {};
+    for (size_t i = 0; i < kBlock; i += 4) {
+      for (size_t lane = 0; lane < 4; ++lane) lanes[lane] += weights[i + lane];
+    }
     sums_.push_back((lanes[0] + lanes[1]) + (lanes[2] + lanes[3]));
     total += sums_.back();
   }
   const double target = uniform * total;
   double sum = 0.0;
   size_t block = 0;
-  while (block + 1 < sums_.size() && sum + sums_[block] <= target) sum += sums_[block++];
+  while (block + 1 < blocks && sum + sums_[block] <= target) sum += sums_[block++];
   // Rounding may lead past the block's end, or into blocks of nothing: then the last token with a weight is it.
   TokenId last = -1;
-  for (size_t i = block * kBlock; i < weights_.size() && i < (block + 1) * kBlock; ++i) {
-    if (weights_[i] == 0.0) continue;
-    sum += weights_[i];
-    last = static_cast<TokenId>(i);
+  weigh(block);
+  for (size_t i = 0; i < kBlock; ++i) {
+    if (weights[i] == 0.0) continue;
+    sum += weights[i];
+    last = static_cast<TokenId>(block * kBlock + i);
     if (sum > target) break;
   }
-  for (size_t i = block * kBlock; last < 0; --i) {
-    if (weights_[i] > 0.0) last = static_cast<TokenId>(i);
-    if (i == 0) break;
+  while (last < 0 && block-- > 0) {
+    weigh(block);
+    for (size_t i = 0; i < kBlock; ++i) {
+      if (weights[i] > 0.0) last = static_cast<TokenId>(block * kBlock + i);
+    }
   }
   return last < 0 ? best.id : last;
 }

@@ -70,7 +70,7 @@ class Candidates {
   void KeepBest(size_t count);
 
   std::vector<Candidate> items_;
-  std::vector<double> weights_;  // [items], or [vocab_size] of DrawFromAll: scratch
+  std::vector<double> weights_;  // [items]: scratch
   std::vector<double> sums_;     // [blocks] of DrawFromAll: scratch
   std::vector<uint32_t> order_;  // [items]: scratch of Typical
   std::vector<double> keys_;     // [items]: scratch of Typical
