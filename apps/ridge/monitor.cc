@@ -17,6 +17,7 @@
 #include "base/read_file.h"
 #include "commands.h"
 #include "interrupt.h"
+#include "lab/monitor/power.h"
 #include "lab/monitor/recorded.h"
 #include "lab/monitor/sampler.h"
 #include "lab/statistics.h"
@@ -229,10 +230,15 @@ Status Live(const Options& o, Output& out) {
   }
   Interrupt interrupt(out.json);
   interrupt.Count();
-  lab::Sampler sampler({.pid = o.pid});
+  lab::Sampler sampler({.pid = o.pid, .interval_s = static_cast<double>(o.interval_ms) * 1e-3});
   if (!view && !out.json) {
     for (const lab::Missing& m : sampler.missing()) Note(fmt::format("no {}: {}", m.what, m.reason));
   }
+  const lab::PowerModes modes = lab::ReadPowerModes();
+  if (!view && !out.json)
+    Note(modes.current.empty()
+             ? "no power mode: " + modes.reason
+             : fmt::format("power mode: {}{}", modes.nvpmodel ? "nvpmodel " : "governor ", modes.current));
   LiveCsv csv;
   Json samples = Json::array();
   const double cpu = OwnCpuSeconds();
@@ -278,11 +284,18 @@ Status Live(const Options& o, Output& out) {
   if (out.json) {
     Json missing = Json::array();
     for (const lab::Missing& m : sampler.missing()) missing.push_back({{"what", m.what}, {"reason", m.reason}});
-    return out.Document({{"samples", std::move(samples)},
-                         {"missing", std::move(missing)},
-                         {"interval_ms", o.interval_ms},
-                         {"late_samples", late},
-                         {"observer_cpu_percent", n > 1 ? Json(own) : Json(nullptr)}});
+    return out.Document(
+        {{"samples", std::move(samples)},
+         {"missing", std::move(missing)},
+         {"power_mode",
+          {{"current", modes.current.empty() ? Json(nullptr) : Json(modes.current)},
+           {"from", modes.current.empty() ? Json(nullptr) : Json(modes.nvpmodel ? "nvpmodel" : "cpufreq governor")},
+           {"reason", !modes.current.empty() ? Json(nullptr)
+                      : modes.reason.empty() ? Json("it does not tell")
+                                             : Json(modes.reason)}}},
+         {"interval_ms", o.interval_ms},
+         {"late_samples", late},
+         {"observer_cpu_percent", n > 1 ? Json(own) : Json(nullptr)}});
   }
   if (n > 1) Note(fmt::format("{} samples, {} late; watching took {:.2f} % of one CPU", n, late, own));
   return {};
@@ -309,10 +322,10 @@ void AddMonitor(CLI::App& root, Invocation& invocation) {
   app->add_option(
       "--from", o->from,
       "read a log instead (-: stdin): tegrastats (JetPack 4 to 7), nvidia-smi dmon, llama-bench (md, csv, json, "
-      "jsonl, sql), llama-server or vLLM; a summary, or all of it with --csv or --json");
-  app->add_option(
-      "--format", o->format,
-      "what --from is, where it should not be found out: tegrastats, dmon, llama-bench, llama-server, vllm");
+      "jsonl, sql), llama-server, vLLM, SGLang or Ollama; a summary, or all of it with --csv or --json");
+  app->add_option("--format", o->format,
+                  "what --from is, where it should not be found out: tegrastats, dmon, llama-bench, llama-server, "
+                  "vllm, sglang, ollama");
   app->footer(app->get_footer() +
               "\n\nWhat this machine does not offer is named with the reason (on stderr, in the view, in `missing`), "
               "never filled in.");

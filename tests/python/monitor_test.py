@@ -27,7 +27,63 @@ def log(name):
     return os.path.join(LOGS, name)
 
 
+# The functions of NVML that are asked for, of two GPUs: the second one has no power sensor and knows no process.
+FAKE_NVML = r"""
+#include <string.h>
+typedef unsigned long long u64;
+int nvmlInit_v2(void) { return 0; }
+int nvmlShutdown(void) { return 0; }
+const char* nvmlErrorString(int status) { return status == 3 ? "Not Supported" : "error"; }
+int nvmlDeviceGetCount_v2(unsigned* n) { *n = 2; return 0; }
+int nvmlDeviceGetHandleByIndex_v2(unsigned i, void** d) { *d = (void*)(u64)(i + 1); return 0; }
+int nvmlSystemGetDriverVersion(char* text, unsigned n) { strncpy(text, "550.1", n); return 0; }
+int nvmlDeviceGetName(void* d, char* text, unsigned n) { strncpy(text, "Fake GPU", n); return 0; }
+int nvmlDeviceGetUtilizationRates(void* d, unsigned* rates) { rates[0] = 97; rates[1] = 33; return 0; }
+int nvmlDeviceGetMemoryInfo(void* d, u64* m) { m[0] = 16ull << 30; m[2] = 3ull << 30; m[1] = m[0] - m[2]; return 0; }
+int nvmlDeviceGetTemperature(void* d, int sensor, unsigned* c) { *c = 61; return sensor; }
+int nvmlDeviceGetPowerUsage(void* d, unsigned* mw) { *mw = 123456; return d == (void*)2 ? 3 : 0; }
+int nvmlDeviceGetTotalEnergyConsumption(void* d, u64* mj) { static u64 e = 1000; *mj = e += 1000; return 0; }
+int nvmlDeviceGetClockInfo(void* d, int type, unsigned* mhz) { *mhz = type == 1 ? 1500 : type == 2 ? 2600 : 0; return 0; }
+int nvmlDeviceGetCurrentClocksThrottleReasons(void* d, u64* bits) { *bits = 0x44; return 0; }
+struct process { unsigned pid; u64 bytes; unsigned gi, ci; };
+int nvmlDeviceGetComputeRunningProcesses_v3(void* d, unsigned* n, struct process* p) {
+  if (d == (void*)2) { *n = 0; return 0; }
+  if (*n < 2) { *n = 2; return 7; }
+  *n = 2;
+  p[0] = (struct process){PID, 512ull << 20, 0, 0};
+  p[1] = (struct process){1, 64ull << 20, 0, 0};
+  return 0;
+}
+"""
+
+
 class Live(unittest.TestCase):
+    def test_gpus_are_read_through_nvml(self):
+        """With a library of that name before all others: no driver is needed to see how it is called."""
+        compiler = shutil.which("cc") or shutil.which("gcc")
+        if compiler is None:
+            self.skipTest("needs a C compiler for a fake NVML")
+        with tempfile.TemporaryDirectory() as folder:
+            source, library = os.path.join(folder, "nvml.c"), os.path.join(folder, "libnvidia-ml.so.1")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(FAKE_NVML)
+            subprocess.run([compiler, "-shared", "-fPIC", "-w", f"-DPID={os.getpid()}", "-o", library, source], check=True, timeout=120)
+            env = dict(os.environ, LD_LIBRARY_PATH=folder)
+            done = subprocess.run(
+                [RIDGE, "monitor", "--count", "2", "--interval", "20", "--pid", str(os.getpid()), "--json"],
+                env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+        d = json.loads(done.stdout)
+        self.assertNotIn("NVIDIA GPU", {m["what"] for m in d["missing"]})
+        fields, reasons = d["samples"][1]["fields"], d["samples"][1]["reasons"]
+        want = {"gpu0_pwr_w": 123.456, "gpu0_gtemp_c": 61, "gpu0_sm_percent": 97, "gpu0_mem_percent": 33, "gpu0_mclk_mhz": 2600, "gpu0_pclk_mhz": 1500,
+                "gpu0_fb_mb": 3072, "gpu0_fb_total_mb": 16384, "gpu0_power_cap": 1, "gpu0_hw_thermal": 1, "gpu0_hw_slowdown": 0, "gpu0_processes": 2,
+                "gpu0_process_mb": 512, "gpu1_process_mb": 0, "gpu1_processes": 0}
+        self.assertEqual({name: fields[name] for name in want}, want)
+        self.assertGreater(fields["gpu0_mean_w"], 0)
+        self.assertIsNone(fields["gpu1_pwr_w"])
+        self.assertEqual(reasons["gpu1_pwr_w"], "Not Supported")
+        self.assertEqual(reasons["gpu0_enc_percent"], "this version of NVML has no function for it")
+
     def test_samples_are_stamped_and_say_what_is_missing(self):
         d = json.loads(run("--count", "3", "--interval", "30", "--pid", str(os.getpid()), "--json").stdout)
         self.assertEqual(len(d["samples"]), 3)
@@ -47,6 +103,8 @@ class Live(unittest.TestCase):
         for what, field in (("temperature", "temp_"), ("cpu energy", "power_")):
             self.assertEqual(what in missing, not any(name.startswith(field) for name in last["fields"]), what)
         self.assertTrue(all(missing.values()))
+        mode = d["power_mode"]
+        self.assertEqual(mode["current"] is None, bool(mode["reason"]), mode)
         self.assertGreaterEqual(d["observer_cpu_percent"], 0)
 
     def test_csv(self):

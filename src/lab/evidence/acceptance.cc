@@ -96,7 +96,23 @@ Accepted Logs(const std::vector<BundleEvidence>& all) {
   return a;
 }
 
-// Where the machine has a GPU or is a Jetson, its own tool's record is asked for.
+// Readings of the device's own in the time series: of a GPU, of tegrastats.
+size_t DeviceSamples(const BundleEvidence& e, std::string_view prefix) {
+  size_t n = 0;
+  for (const EvidenceRun& r : e.runs) {
+    if (!r.series) continue;
+    for (const Series::Point& p : r.series->points) {
+      for (size_t i = 0; i < p.values.size(); i++) {
+        if (!p.values[i] || !r.series->names[i].starts_with(prefix)) continue;
+        n++;
+        break;
+      }
+    }
+  }
+  return n;
+}
+
+// Where the machine has a GPU or is a Jetson, its own readings are asked for: in the time series, or as its tool's record.
 void DeviceRecord(const BundleEvidence& e, Accepted& a) {
   const Json j = ParseJsonText<Json>(e.environment_json);
   if (!j.is_object() || !j.contains("mlperf") || !j["mlperf"].is_object()) {
@@ -115,6 +131,12 @@ void DeviceRecord(const BundleEvidence& e, Accepted& a) {
   const bool gpu = gpus.is_number() && gpus.get<double>() > 0;
   if (!jetson && !gpu) return;
   const char* tool = jetson ? "tegrastats" : "dmon";
+  if (const size_t n = DeviceSamples(e, jetson ? "tegra_" : "gpu"); n > 0) {
+    a.have.push_back(
+        {fmt::format("{}: {} samples of the {}", e.experiment.name, n, jetson ? "Jetson's sensors" : "GPU"),
+         fmt::format("{}：{} 个{}样本", e.experiment.name, n, jetson ? " Jetson 传感器" : " GPU ")});
+    return;
+  }
   const std::vector<std::string> files = ListBeneath(e.folder).value_or(Listing{}).files;
   if (std::ranges::any_of(files, [&](const std::string& f) { return f.find(tool) != std::string::npos; }))
     a.have.push_back({fmt::format("{}: {}", e.experiment.name, tool), fmt::format("{}：{}", e.experiment.name, tool)});

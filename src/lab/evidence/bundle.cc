@@ -180,7 +180,7 @@ Status Bundle::Run(const PlannedRun& run) const {
   const std::string out = folder_ + "/" + RunName(run.number, "json"), err = folder_ + "/" + RunName(run.number, "log");
   RIDGE_RETURN_IF_ERROR(CheckOutput(out));
   RIDGE_RETURN_IF_ERROR(CheckOutput(err));
-  Sampler sampler(SamplerOptions{});
+  Sampler sampler({.tools = false});  // the watch has them
   const Sample before = sampler.Read();
   const bool observed = IsObserved(experiment_, run.arm);
   std::optional<Watch> watch;
@@ -199,6 +199,9 @@ Status Bundle::Run(const PlannedRun& run) const {
         .Found(fmt::format("status {}: {}", child.status, last));
   }
   const double seconds = after.before_s - before.after_s;
+  std::string disturbed = Disturbed(after, child.cpu_s, seconds, sysconf(_SC_NPROCESSORS_ONLN));
+  if (const std::string slowed = watch ? watch->SlowedDown() : ""; !slowed.empty())
+    disturbed += (disturbed.empty() ? "" : "; ") + ("the device slowed down: " + slowed);
   Json fields = Json::object();
   for (const Field& f : after.row.fields) fields[f.name] = f.value ? Json(*f.value) : Json(nullptr);
   Json missing = Json::object();
@@ -214,7 +217,7 @@ Status Bundle::Run(const PlannedRun& run) const {
                   {"seconds", seconds},
                   {"cpu_seconds", child.cpu_s ? Json(*child.cpu_s) : Json(nullptr)},
                   {"max_rss_mb", child.max_rss_mb ? Json(*child.max_rss_mb) : Json(nullptr)},
-                  {"disturbed", Disturbed(after, child.cpu_s, seconds, sysconf(_SC_NPROCESSORS_ONLN))},
+                  {"disturbed", disturbed},
                   {"temperature", Highest(after, sampler, "temp_", "_c", "temperature", "°C")},
                   {"power", Highest(after, sampler, "power_", "_w", "cpu energy", "W")},
                   {"readings", std::move(fields)},

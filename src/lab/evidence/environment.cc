@@ -14,6 +14,7 @@
 #include "base/json_text.h"
 #include "base/read_file.h"
 #include "lab/machine.h"
+#include "lab/monitor/nvml.h"
 #include "lab/monitor/recorded.h"
 
 namespace ridge::lab {
@@ -60,6 +61,7 @@ struct Reader {
   EnvironmentFacts facts;
   std::string root;
   Machine machine;
+  std::optional<Nvml> nvml;  // this machine's; none with another root
 
   std::string At(const std::string& path) const { return root + path; }
   std::vector<std::string> Gpus() const { return Entries(At("/proc/driver/nvidia/gpus")); }
@@ -78,9 +80,20 @@ struct Reader {
 
 constexpr const char* kNoSubmission = "not a submission to MLPerf";
 constexpr const char* kNoAccelerator = "no accelerator: no NVIDIA driver here, and none is used";
-constexpr const char* kNotTold = "the NVIDIA driver's /proc does not tell it; nvidia-smi would";
+constexpr const char* kNotTold = "neither NVML nor the NVIDIA driver's /proc tells it";
 
-Answer OfAccelerator(const Reader& r) { return Unknown(r.Gpus().empty() ? kNoAccelerator : kNotTold); }
+bool HasGpu(const Reader& r) { return r.nvml ? r.nvml->gpus() > 0 : !r.Gpus().empty(); }
+
+Answer OfAccelerator(const Reader& r) { return Unknown(HasGpu(r) ? kNotTold : kNoAccelerator); }
+
+Answer AcceleratorMemory(const Reader& r) {
+  const auto mb = r.nvml && r.nvml->gpus() > 0 ? r.nvml->MemoryMb(0) : std::nullopt;
+  return mb ? Known(fmt::format("{:.1f} GiB", *mb / 1024), "NVML, GPU 0") : OfAccelerator(r);
+}
+
+Answer Accelerators(const Reader& r) {
+  return r.nvml ? Known(r.nvml->gpus(), "NVML") : Known(r.Gpus().size(), "/proc/driver/nvidia/gpus");
+}
 
 Answer SystemName(const Reader& r) {
   const std::string board = FirstLine(r.At("/proc/device-tree/model"));
@@ -183,6 +196,10 @@ Answer Software(const Reader& r) {
 }
 
 Answer AcceleratorModel(const Reader& r) {
+  if (r.nvml && r.nvml->gpus() > 0 && !r.nvml->Name(0).empty()) {
+    const auto capability = r.nvml->ComputeCapability(0);
+    return Known(r.nvml->Name(0) + (capability ? ", compute capability " + *capability : ""), "NVML, GPU 0");
+  }
   const std::vector<std::string> gpus = r.Gpus();
   if (gpus.empty()) return Unknown(kNoAccelerator);
   const std::string text = ReadAll(r.At("/proc/driver/nvidia/gpus/" + gpus[0] + "/information"));
@@ -254,9 +271,9 @@ constexpr FieldOf kFields[] = {
      [](const Reader& r) { return Known(fmt::format("{} GiB", r.machine.memory_gib), "/proc/meminfo, rounded"); }},
     {"host_storage_capacity", StorageCapacity},
     {"host_storage_type", StorageType},
-    {"accelerators_per_node", [](const Reader& r) { return Known(r.Gpus().size(), "/proc/driver/nvidia/gpus"); }},
+    {"accelerators_per_node", Accelerators},
     {"accelerator_model_name", AcceleratorModel},
-    {"accelerator_memory_capacity", OfAccelerator},
+    {"accelerator_memory_capacity", AcceleratorMemory},
     {"framework", [](const Reader& r) { return Told(r.facts.framework, "this program", "not told"); }},
     {"operating_system", OperatingSystem},
     {"system_type", [](const Reader&) { return Unknown("datacenter or edge: the owner's word, not the machine's"); }},
@@ -300,8 +317,11 @@ std::vector<std::string_view> EnvironmentFields() {
 }
 
 Json Environment(const EnvironmentFacts& facts) {
-  Reader r{facts, facts.sys_root, ReadMachine(facts.sys_root)};
+  Reader r{facts, facts.sys_root, ReadMachine(facts.sys_root), {}};
   while (r.root.ends_with('/')) r.root.pop_back();
+  if (r.root.empty()) {
+    if (auto nvml = Nvml::Load()) r.nvml = std::move(*nvml);
+  }
   Json fields = Json::object();
   for (const FieldOf& f : kFields) {
     const Answer a = f.read(r);

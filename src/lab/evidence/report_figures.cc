@@ -108,6 +108,12 @@ std::string TimelineOf(const BundleEvidence& e, const Wording& w) {
       {"process_rss_mb", w("Memory of the run", "进程内存"), "MiB", 0, std::nullopt, false},
       {"temp_", w("Temperature", "温度"), "°C", std::nullopt, std::nullopt, false},
       {"power_package", w("Power", "功耗"), "W", 0, std::nullopt, false},
+      {"power_total_w", w("Power of the board", "整板功耗"), "W", 0, std::nullopt, false},
+      {"gpu*_sm_percent", w("GPU use", "GPU 占用"), "%", 0, 100, false},
+      {"gpu*_fb_mb", w("GPU memory", "显存"), "MiB", 0, std::nullopt, false},
+      {"gpu*_gtemp_c", w("GPU temperature", "GPU 温度"), "°C", std::nullopt, std::nullopt, false},
+      {"gpu*_pwr_w", w("GPU power", "GPU 功耗"), "W", 0, std::nullopt, false},
+      {"memory_read_gbps", w("Read from memory", "内存读取"), "GB/s", 0, std::nullopt, false},
       {"cpu0_mhz", w("CPU 0 clock", "CPU 0 频率"), "MHz", std::nullopt, std::nullopt, true},
       {"cpu_steal_percent", w("Taken by the host", "宿主机夺走"), "%", 0, 1, true},
       {"pressure_cpu_some_percent", w("CPU pressure", "CPU 压力"), "%", 0, 1, false},
@@ -120,8 +126,11 @@ std::string TimelineOf(const BundleEvidence& e, const Wording& w) {
       if (!r.series) continue;
       for (size_t i = 0; i < r.series->names.size(); i++) {
         const std::string& name = r.series->names[i];
-        const bool fits = want.prefix.ends_with('_') || want.prefix == "power_package" ? name.starts_with(want.prefix)
-                                                                                       : name == want.prefix;
+        const size_t star = want.prefix.find('*');  // a number
+        const bool fits = star != std::string::npos ? name.starts_with(want.prefix.substr(0, star)) &&
+                                                          name.ends_with(want.prefix.substr(star + 1))
+                          : want.prefix.ends_with('_') || want.prefix == "power_package" ? name.starts_with(want.prefix)
+                                                                                         : name == want.prefix;
         if (!fits) continue;
         std::vector<std::pair<double, double>> line;
         for (const Series::Point& p : r.series->points) {

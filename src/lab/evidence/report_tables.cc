@@ -24,30 +24,47 @@ std::string MissingReason(const std::vector<const EvidenceRun*>& runs, const cha
 
 TableCell Without(std::string text) { return {.text = std::move(text), .missing = true}; }
 
-// The highest temperature and the mean power over the runs, from the time series; else why there is none.
+// The highest temperature and the mean power over the runs, from the time series; else why there is none. Of a GPU beside: its own.
 TableCell TemperaturePower(const std::vector<const EvidenceRun*>& runs, const Wording& w) {
-  std::optional<double> hottest;
-  double watts = 0;
-  size_t zones_seen = 0;
+  if (runs.empty()) return Without("-");
+  struct Device {
+    std::optional<double> hottest;
+    double watts = 0;
+    bool power = false;
+  } host, gpu;
   for (const EvidenceRun* r : runs) {
     if (!r->series) continue;
+    // A Jetson's rails: where there is a total, the others are parts of it.
+    const bool total = r->series->Find("power_total_w").has_value();
     for (size_t i = 0; i < r->series->names.size(); i++) {
       const std::string& name = r->series->names[i];
+      const bool of_gpu = name.starts_with("gpu");
+      const bool heat = name.starts_with("temp_") || (of_gpu && name.ends_with("_gtemp_c"));
+      const bool power = of_gpu  ? name.ends_with("_pwr_w")
+                         : total ? name == "power_total_w"
+                                 : name.starts_with("power_package");
+      if (!heat && !power) continue;
+      Device& d = of_gpu ? gpu : host;
       double sum = 0;
       size_t n = 0;
       for (const Series::Point& p : r->series->points) {
         if (!p.values[i]) continue;
-        if (name.starts_with("temp_")) hottest = std::max(hottest.value_or(*p.values[i]), *p.values[i]);
-        if (name.starts_with("power_package")) sum += *p.values[i], n++;
+        if (heat) d.hottest = std::max(d.hottest.value_or(*p.values[i]), *p.values[i]);
+        sum += *p.values[i], n++;
       }
-      if (n > 0) watts += sum / static_cast<double>(n), zones_seen++;
+      if (power && n > 0) d.watts += sum / static_cast<double>(n), d.power = true;
     }
   }
-  if (runs.empty()) return Without("-");
-  const std::string heat = hottest ? fmt::format("{:.1f} °C", *hottest) : w.Reason(runs[0]->record.temperature);
-  const std::string power = zones_seen > 0 ? fmt::format("{:.1f} W", watts / static_cast<double>(runs.size()))
-                                           : w.Reason(runs[0]->record.power);
-  return {.text = heat + " / " + power, .missing = !hottest && zones_seen == 0};
+  const auto heat_of = [](const Device& d) { return fmt::format("{:.1f} °C", *d.hottest); };
+  const auto power_of = [&](const Device& d) {
+    return fmt::format("{:.1f} W", d.watts / static_cast<double>(runs.size()));
+  };
+  const std::string heat = host.hottest ? heat_of(host) : w.Reason(runs[0]->record.temperature);
+  const std::string power = host.power ? power_of(host) : w.Reason(runs[0]->record.power);
+  std::string text = heat + " / " + power;
+  if (gpu.hottest || gpu.power)
+    text += fmt::format("; GPU {} / {}", gpu.hottest ? heat_of(gpu) : "-", gpu.power ? power_of(gpu) : "-");
+  return {.text = text, .missing = !host.hottest && !host.power && !gpu.hottest && !gpu.power};
 }
 
 TableCell Speeds(const BundleEvidence& e, size_t arm, const std::vector<const EvidenceRun*>& runs, const Wording& w) {
@@ -414,7 +431,7 @@ std::vector<std::string> NotMonitored(const BundleEvidence& e, const Wording& w)
   for (const EvidenceRun& r : e.runs) all.insert(r.record.missing.begin(), r.record.missing.end());
   std::vector<std::string> out;
   for (const auto& [what, why] : all) {
-    if (what != "process") out.push_back(what + w(": ", "：") + w.Reason(why));
+    if (what != "process") out.push_back(w.Reason(what) + w(": ", "：") + w.Reason(why));
   }
   return out;
 }

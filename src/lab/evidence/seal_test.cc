@@ -340,6 +340,16 @@ TEST_F(Sealed, AcceptanceNamesWhatIsMissing) {
   EXPECT_FALSE(logs.ok);
   ASSERT_FALSE(logs.lacks.empty());
   EXPECT_NE(logs.lacks[0].english.find("runs/0001.log"), std::string::npos);
+  // Where there is a GPU, it has to be watched: by readings of its own, or by a file of its tool.
+  BundleEvidence gpu = Read();
+  gpu.environment_json =
+      R"({"mlperf": {"accelerators_per_node": {"value": 1}, "other_software_stack": {"value": "x"}}})";
+  EXPECT_FALSE(find(Acceptance({gpu}), "monitoring").ok);
+  gpu.runs[0].series->names.push_back("gpu0_sm_percent");
+  for (Series::Point& p : gpu.runs[0].series->points) p.values.push_back(std::nullopt);
+  EXPECT_FALSE(find(Acceptance({gpu}), "monitoring").ok);  // a column, and nothing in it
+  gpu.runs[0].series->points[0].values.back() = 97;
+  EXPECT_TRUE(find(Acceptance({gpu}), "monitoring").ok);
   e.runs[0].series.reset();
   EXPECT_FALSE(find(Acceptance({e}), "monitoring").ok);
   for (EvidenceRun& r : e.runs) r.record.output.answers = {{"zh-1", "text", "stop", {}}};

@@ -18,7 +18,11 @@ bool IsCounter(std::string_view name) {
                             "process_cpu_percent", "page_faults_per_second", "cgroup_throttled_percent", "cpu0_mhz"}) {
     if (name == exact) return true;
   }
-  return name.starts_with("temp_") || name.starts_with("power_") || name.starts_with("pressure_");
+  if (name.starts_with("gpu") && (name.ends_with("_sm_percent") || name.ends_with("_fb_mb") ||
+                                  name.ends_with("_pwr_w") || name.ends_with("_gtemp_c")))
+    return true;
+  return name == "memory_read_gbps" || name == "memory_write_gbps" || name.starts_with("temp_") ||
+         name.starts_with("power_") || name.starts_with("pressure_");
 }
 
 class Writer {

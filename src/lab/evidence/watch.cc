@@ -22,14 +22,15 @@ std::vector<std::string_view> Cells(std::string_view line) {
   }
 }
 
-// Of this process, whichever of its threads has started it; 0: none, or the kernel does not tell (CONFIG_PROC_CHILDREN).
-int64_t FirstChild() {
+// Of this process, whichever of its threads has started it, and no tool of the sampler; 0: none, or the kernel does not tell (CONFIG_PROC_CHILDREN).
+int64_t FirstChild(const std::vector<int>& tools) {
   std::error_code error;
   for (std::filesystem::directory_iterator it("/proc/self/task", error), end; !error && it != end;
        it.increment(error)) {
     std::ifstream file(it->path() / "children");
-    int64_t pid = 0;
-    if (file >> pid) return pid;
+    for (int64_t pid = 0; file >> pid;) {
+      if (std::ranges::find(tools, pid) == tools.end()) return pid;
+    }
   }
   return 0;
 }
@@ -41,14 +42,14 @@ Watch::Watch(WatchOptions options) : options_(std::move(options)), thread_([this
 Watch::~Watch() { (void)Stop(); }
 
 void Watch::Loop() {
-  Sampler sampler({.pid = options_.pid, .sys_root = options_.sys_root});
+  Sampler sampler({.pid = options_.pid, .sys_root = options_.sys_root, .interval_s = options_.interval_s});
   bool looking = options_.of_child;
   const auto begin = std::chrono::steady_clock::now();
   // The first sample in any case: it may be over before this thread has begun.
   for (int64_t n = 1;; n++) {
     if (looking) {
-      if (const int64_t child = FirstChild(); child > 0) {
-        sampler = Sampler({.pid = child, .sys_root = options_.sys_root});
+      if (const int64_t child = FirstChild(sampler.tools()); child > 0) {
+        sampler.Follow(child);
         looking = false;
       }
     }
@@ -74,6 +75,28 @@ std::string Watch::Stop() {
   wake_.notify_all();
   thread_.join();
   return SeriesCsv(samples_);
+}
+
+std::string Watch::SlowedDown() const { return lab::SlowedDown(samples_); }
+
+std::string SlowedDown(const std::vector<Sample>& samples) {
+  std::map<std::string, bool> seen;
+  for (const Sample& s : samples) {
+    for (const Field& f : s.row.fields) {
+      if (!f.value || *f.value <= 0) continue;
+      const size_t at = f.name.find('_');
+      const std::string_view whose = std::string_view(f.name).substr(0, at),
+                             what = std::string_view(f.name).substr(at + 1);
+      // A cap on power is the mode that was chosen; these are not.
+      if (whose.starts_with("gpu") &&
+          (what == "hw_slowdown" || what == "sw_thermal" || what == "hw_thermal" || what == "power_brake"))
+        seen[fmt::format("GPU {}: {}", whose.substr(3), what)] = true;
+      if (whose.starts_with("oc") && what == "events_per_second") seen[fmt::format("{} events", whose)] = true;
+    }
+  }
+  std::string text;
+  for (const auto& [one, yes] : seen) text += (text.empty() ? "" : ", ") + one;
+  return text;
 }
 
 std::string SeriesCsv(const std::vector<Sample>& samples) {

@@ -37,7 +37,9 @@ class Watch {
   // Ends it and waits for the sample under way. Once only.
   std::string Stop();
   size_t samples() const { return samples_.size(); }  // after Stop
-  double cpu_seconds() const { return cpu_s_; }       // that watching took; after Stop
+  // What slowed a GPU or a Jetson down between the samples, "GPU 0: hw_thermal"; empty: nothing that was seen. After Stop.
+  std::string SlowedDown() const;
+  double cpu_seconds() const { return cpu_s_; }  // that watching took; after Stop
 
  private:
   void Loop();
@@ -51,6 +53,7 @@ class Watch {
   std::thread thread_;
 };
 
+std::string SlowedDown(const std::vector<Sample>& samples);
 std::string SeriesCsv(const std::vector<Sample>& samples);
 
 struct Series {

@@ -133,15 +133,9 @@ Sampler::Sampler(SamplerOptions options) : options_(std::move(options)) {
   if (cgroup_memory_.empty()) Absent("cgroup memory", "no memory controller of this process's cgroup is mounted");
   if (cgroup_cpu_.empty()) Absent("cgroup throttling", "no cpu controller of this process's cgroup is mounted");
   if (options_.pid == 0) Absent("process", "no --pid was given");
-  std::error_code error;
-  if (!fs::exists(Path("/proc/driver/nvidia/version"), error))
-    Absent("NVIDIA GPU", "no NVIDIA driver");
-  else
-    Absent("NVIDIA GPU", "this build does not read it: record `nvidia-smi dmon` beside, and read that with --from");
-  if (!fs::exists(Path("/etc/nv_tegra_release"), error))
-    Absent("Jetson sensors", "this is no Jetson");
-  else
-    Absent("Jetson sensors", "this build does not read them: record `tegrastats` beside, and read that with --from");
+  FindGpus();
+  FindJetson();
+  FindCounters();
 }
 
 void Sampler::Absent(const std::string& what, const std::string& reason) { missing_.push_back({what, reason}); }
@@ -331,8 +325,10 @@ Sample Sampler::Read() {
   ReadMemory(s.row, now());
   ReadCgroup(s.row, now());
   ReadThrottling(s.row, now());
+  ReadCounters(s.row, now());
   ReadFrequencies(s.row);
   ReadTemperatures(s.row);
+  ReadDevices(s.row, now());
   s.after_s = now();
   return s;
 }

@@ -1,4 +1,4 @@
-// What this machine tells about itself while something runs: processor, memory, energy, pressure.
+// What this machine tells about itself while something runs: processor, memory, energy, pressure, NVIDIA GPUs, a Jetson's sensors.
 //
 //   Sampler sampler({.pid = 1234});
 //   Sample s = sampler.Read();  ... s = sampler.Read();    // s.row.Find("cpu_use_percent")->value
@@ -11,17 +11,25 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "lab/monitor/jetson.h"
+#include "lab/monitor/nvml.h"
+#include "lab/monitor/perf_counters.h"
 #include "lab/monitor/recorded.h"
+#include "lab/monitor/tool_feed.h"
 
 namespace ridge::lab {
 
 struct SamplerOptions {
   int64_t pid = 0;  // process whose memory, faults and CPU time are told; 0: none
   std::string sys_root = "/";
+  double interval_s = 1;  // at which it will be read: the period of a tool that is run beside (tegrastats)
+  std::string nvml = "libnvidia-ml.so.1";
+  bool tools = true;  // run tegrastats, or where NVML is not there nvidia-smi, beside
 };
 
 struct Sample {
@@ -38,7 +46,11 @@ class Sampler {
  public:
   explicit Sampler(SamplerOptions options);
   Sample Read();
+  // From now on of this process, where there was none before.
+  void Follow(int64_t pid);
   const std::vector<Missing>& missing() const { return missing_; }
+  // Tools that it runs beside: processes of its own, which are nobody's subject.
+  std::vector<int> tools() const;
 
  private:
   struct Counter {
@@ -57,6 +69,12 @@ class Sampler {
   void ReadCgroup(Row& row, double at_s);
   void ReadProcess(Row& row, double at_s);
   void ReadThrottling(Row& row, double at_s);
+  void FindGpus();
+  void FindJetson();
+  void FindCounters();
+  void FollowCounters();
+  void ReadDevices(Row& row, double at_s);
+  void ReadCounters(Row& row, double at_s);
   void Absent(const std::string& what, const std::string& reason);
 
   SamplerOptions options_;
@@ -66,6 +84,10 @@ class Sampler {
   std::vector<std::string> frequency_files_, zones_, energy_, throttle_files_, pressures_;
   std::string cgroup_memory_, cgroup_limit_, cgroup_cpu_;
   bool cgroup_v2_ = false, cpuinfo_mhz_ = false;
+  std::optional<Nvml> nvml_;
+  std::unique_ptr<Jetson> jetson_;
+  std::unique_ptr<ToolFeed> dmon_, tegrastats_;
+  std::unique_ptr<PerfCounters> machine_counters_, memory_counters_, process_counters_;
 };
 
 }  // namespace ridge::lab

@@ -104,7 +104,7 @@ TEST(Sampler, RatesAreDifferencesOverTheTimeBetween) {
 TEST(Sampler, WhatIsNotThereIsNamedOnce) {
   const Tree tree;
   tree.Put("proc/stat", "cpu  1 0 0 1 0 0 0 0 0 0\n");
-  Sampler sampler({.sys_root = tree.root()});
+  Sampler sampler({.sys_root = tree.root(), .nvml = "/nowhere/libnvidia-ml.so.1"});
   const Sample s = sampler.Read();
   EXPECT_EQ(s.row.Find("temp_x86_pkg_temp_c"), nullptr);
   EXPECT_EQ(s.row.Find("process_rss_mb"), nullptr);
