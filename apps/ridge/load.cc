@@ -16,6 +16,7 @@
 #include "interrupt.h"
 #include "lab/load/load.h"
 #include "lab/monitor/recorded.h"
+#include "load_tokens.h"
 #include "text_table.h"
 
 namespace ridge::app {
@@ -23,8 +24,9 @@ namespace {
 
 struct Options {
   lab::LoadOptions load;
-  std::string arrivals = "poisson", dataset, csv, goodput;
-  bool completions = false;
+  std::string arrivals = "poisson", dataset, csv, goodput, trace, tokenizer;
+  int64_t prompt_tokens = 0;
+  bool completions = false, has_arrivals = false, has_requests = false;
 };
 
 struct Goal {
@@ -105,6 +107,46 @@ Status CheckRange(const char* flag, double value, double low, double high) {
       .Expected(fmt::format("{} to {}", low, high));
 }
 
+// The moments of a trace, and what its requests say.
+Status ReadTrace(Options& o) {
+  const char* other = o.load.rate > 0       ? "--rate"
+                      : o.has_arrivals      ? "--arrivals"
+                      : !o.dataset.empty()  ? "--dataset"
+                      : o.prompt_tokens > 0 ? "--prompt-tokens"
+                                            : nullptr;
+  if (other != nullptr)
+    return Fail(Code::kUsage, "a trace has that of its own").Where(other).Remedy("leave it or --trace out");
+  RIDGE_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(o.trace, {.what = "the trace", .most_bytes = 1 << 30, .pipes = true}));
+  auto trace = lab::ParseTrace(text);
+  if (!trace) {
+    trace.error().where = o.trace + (trace.error().where.empty() ? "" : ", " + trace.error().where);
+    return std::unexpected(std::move(trace).error());
+  }
+  const int64_t all = static_cast<int64_t>(trace->size());
+  if (o.has_requests && o.load.requests > all)
+    return Fail(Code::kUsage, "the trace has fewer requests")
+        .Where("--requests")
+        .Found(std::to_string(o.load.requests))
+        .Expected(fmt::format("{} at most", all));
+  if (!o.has_requests) o.load.requests = all;
+  trace->resize(static_cast<size_t>(o.load.requests));
+  o.load.trace = std::move(*trace);
+  o.load.arrivals = lab::Arrivals::kTrace, o.arrivals = "trace";
+  bool lengths = false;
+  for (const lab::TracedRequest& r : o.load.trace) lengths |= r.prompt.empty() && r.prompt_tokens.has_value();
+  if (lengths && o.tokenizer.empty())
+    return Fail(Code::kUsage,
+                "the trace tells the prompts' lengths in tokens, and no tokenizer is there to make such prompts")
+        .Where(o.trace)
+        .Remedy("give --tokenizer MODEL, a GGUF file of the model that the server runs");
+  for (int64_t i = 0; i < o.load.requests; i++) {
+    const lab::TracedRequest& r = o.load.trace[static_cast<size_t>(i)];
+    o.load.prompts.push_back(r.prompt.empty() ? lab::SyntheticPrompt(o.load, i, o.load.prompt_words) : r.prompt);
+  }
+  return {};
+}
+
 Status Check(Options& o) {
   RIDGE_RETURN_IF_ERROR(CheckRange("--requests", static_cast<double>(o.load.requests), 1, 1e7));
   RIDGE_RETURN_IF_ERROR(CheckRange("--rate", o.load.rate, 0, 1e6));
@@ -116,7 +158,15 @@ Status Check(Options& o) {
   if (o.arrivals != "poisson" && o.arrivals != "constant")
     return Fail(Code::kUsage, "wrong value").Where("--arrivals").Found(o.arrivals).Expected("poisson or constant");
   o.load.arrivals = o.arrivals == "poisson" ? lab::Arrivals::kPoisson : lab::Arrivals::kConstant;
+  if (!o.trace.empty()) RIDGE_RETURN_IF_ERROR(ReadTrace(o));
   o.load.chat = !o.completions;
+  RIDGE_RETURN_IF_ERROR(CheckRange("--prompt-tokens", static_cast<double>(o.prompt_tokens), 0, 1e7));
+  if (o.prompt_tokens > 0 && o.tokenizer.empty())
+    return Fail(Code::kUsage, "prompts of so many tokens need a tokenizer that counts them")
+        .Where("--prompt-tokens")
+        .Remedy("give --tokenizer MODEL, a GGUF file of the model that the server runs, or use --prompt-words");
+  if (o.prompt_tokens > 0 && !o.dataset.empty())
+    return Fail(Code::kUsage, "--prompt-tokens makes prompts, and --dataset has its own").Where("--prompt-tokens");
   if (!o.csv.empty()) RIDGE_RETURN_IF_ERROR(CheckReplaces(o.csv, "CSV of ridge load", {"request,scheduled_s,"}));
   if (!o.dataset.empty()) {
     RIDGE_ASSIGN_OR_RETURN(o.load.prompts, ReadPrompts(o.dataset));
@@ -140,8 +190,9 @@ std::string CsvOf(const lab::LoadRun& run) {
 std::string Text(const Options& o, const lab::LoadRun& run, const lab::LoadReport& r, const Json& document) {
   std::string text = fmt::format("{} at {}: {} done, {} failed in {:.2f} s", Printable(run.model), o.load.url,
                                  r.completed, r.failed, r.duration_s);
-  text += o.load.rate > 0 ? fmt::format(", open loop, {} requests/s ({})\n", o.load.rate, o.arrivals)
-                          : fmt::format(", closed loop, {} at once\n", std::max<int64_t>(1, o.load.concurrency));
+  text += o.load.arrivals == lab::Arrivals::kTrace ? fmt::format(", open loop, as in {}\n", Printable(o.trace))
+          : o.load.rate > 0 ? fmt::format(", open loop, {} requests/s ({})\n", o.load.rate, o.arrivals)
+                            : fmt::format(", closed loop, {} at once\n", std::max<int64_t>(1, o.load.concurrency));
   text += fmt::format("{:.2f} requests/s", r.request_throughput);
   if (r.output_throughput)
     text += fmt::format(", {:.1f} output tokens/s ({} of them, counted by {})", *r.output_throughput, r.output_tokens,
@@ -163,6 +214,8 @@ std::string Text(const Options& o, const lab::LoadRun& run, const lab::LoadRepor
   };
   row("first token, from schedule", r.ttft_scheduled);
   row("first token, from send", r.ttft_sent);
+  // Where reasoning or a tool call came first, what a reader sees came later.
+  if (r.content_scheduled.mean != r.ttft_scheduled.mean) row("first content, from schedule", r.content_scheduled);
   row("whole answer, from schedule", r.e2e_scheduled);
   row("whole answer, from send", r.e2e_sent);
   row("gap between chunks", r.gap);
@@ -175,6 +228,12 @@ std::string Text(const Options& o, const lab::LoadRun& run, const lab::LoadRepor
   text += fmt::format("client: {:.1f} % of one CPU, longest turn {:.2f} ms", r.client_cpu_percent, r.longest_turn_ms);
   if (r.dispatch.most) text += fmt::format(", sends at most {:.2f} ms late", *r.dispatch.most);
   text += r.invalid.empty() ? "\n" : "\n";
+  if (const Json& c = document["token_counts"]; !c.is_null()) {
+    text +=
+        fmt::format("tokens by {}: {} of prompts (usage {}), {} of answers (usage {})\n", Printable(o.tokenizer),
+                    c["prompt_own"].dump(), c["prompt_usage"].dump(), c["output_own"].dump(), c["output_usage"].dump());
+    for (const auto& flag : c["flags"]) text += "COUNTS DIFFER: " + flag.get<std::string>() + "\n";
+  }
   for (const std::string& why : r.invalid) text += "INVALID: " + why + "\n";
   for (const auto& [what, n] : r.disbelieved)
     text += fmt::format("not believed, chunks counted instead: {} x {}\n", n, Printable(what));
@@ -195,9 +254,50 @@ Status Load(Options o, Output& out) {
       std::fputs(fmt::format("\r{} of {} requests ", done, of).c_str(), stderr);
     };
   }
-  const auto ran = lab::RunLoad(o.load);
+  std::optional<LoadTokens> own;
+  std::vector<int64_t> asked;
+  if (!o.tokenizer.empty()) {
+    RIDGE_ASSIGN_OR_RETURN(LoadTokens opened, LoadTokens::Open(o.tokenizer, o.load.chat));
+    own.emplace(std::move(opened));
+    o.load.keep_text = true;
+    const bool traced = o.load.arrivals == lab::Arrivals::kTrace;
+    if (o.prompt_tokens > 0 || traced) {
+      RIDGE_ASSIGN_OR_RETURN(o.load.prompts,
+                             own->Prompts(o.load, o.prompt_tokens > 0 ? std::optional(o.prompt_tokens) : std::nullopt));
+      for (size_t i = 0; i < o.load.prompts.size(); i++)
+        asked.push_back(!traced                          ? o.prompt_tokens
+                        : o.load.trace[i].prompt.empty() ? o.load.trace[i].prompt_tokens.value_or(0)
+                                                         : 0);
+    }
+  }
+  auto ran = lab::RunLoad(o.load);
   if (isatty(STDERR_FILENO) != 0) std::fputs("\r\033[K", stderr);
-  RIDGE_ASSIGN_OR_RETURN(const lab::LoadRun run, ran);
+  RIDGE_ASSIGN_OR_RETURN(lab::LoadRun run, std::move(ran));
+  Json counts = nullptr;
+  if (own) {
+    RIDGE_ASSIGN_OR_RETURN(const TokenCounts c, own->Count(run, asked));
+    Json flags = Json::array();
+    if (c.prompts_off > 0)
+      flags.push_back(fmt::format("{} of {} prompts have by the server's count another length than was asked for",
+                                  c.prompts_off, c.prompts));
+    if (c.prompts_differ > 0)
+      flags.push_back(
+          fmt::format("{} of {} prompts have another length by the server's count than by this tokenizer: "
+                      "another model, template or special token",
+                      c.prompts_differ, c.prompts));
+    if (c.outputs_differ > 0)
+      flags.push_back(fmt::format("{} of {} answers have another length by the server's count than by this tokenizer",
+                                  c.outputs_differ, c.outputs));
+    const auto both = [](int64_t n, int64_t value) { return n > 0 ? Json(value) : Json(nullptr); };
+    counts = {{"tokenizer", o.tokenizer},
+              {"prompts", c.prompts},
+              {"prompt_own", both(c.prompts, c.prompt_own)},
+              {"prompt_usage", both(c.prompts, c.prompt_usage)},
+              {"answers", c.outputs},
+              {"output_own", both(c.outputs, c.output_own)},
+              {"output_usage", both(c.outputs, c.output_usage)},
+              {"flags", std::move(flags)}};
+  }
   const lab::LoadReport r = lab::Report(o.load, run);
   if (!o.csv.empty()) {
     errno = 0;
@@ -224,14 +324,15 @@ Status Load(Options o, Output& out) {
   for (const auto& [message, n] : r.errors) errors.push_back({{"message", message}, {"count", n}});
   Json disbelieved = Json::array();
   for (const auto& [what, n] : r.disbelieved) disbelieved.push_back({{"what", what}, {"count", n}});
-  const bool open = o.load.rate > 0;
+  const bool open = lab::IsOpen(o.load);
   const Json document = {
       {"url", o.load.url},
       {"model", run.model},
       {"endpoint", o.load.chat ? "chat" : "completions"},
       {"loop", open ? "open" : "closed"},
-      {"rate", open ? Json(o.load.rate) : Json(nullptr)},
+      {"rate", o.load.rate > 0 ? Json(o.load.rate) : Json(nullptr)},
       {"arrivals", open ? Json(o.arrivals) : Json(nullptr)},
+      {"trace", o.trace.empty() ? Json(nullptr) : Json(o.trace)},
       {"concurrency", o.load.concurrency > 0 ? Json(o.load.concurrency)
                       : open                 ? Json(nullptr)
                                              : Json(1)},
@@ -249,7 +350,9 @@ Status Load(Options o, Output& out) {
       {"output_tokens", r.output_tokens},
       {"tokens_from", r.tokens_from},
       {"usage_not_believed", std::move(disbelieved)},
+      {"token_counts", std::move(counts)},
       {"ttft_ms", {{"scheduled", DistributionJson(r.ttft_scheduled)}, {"sent", DistributionJson(r.ttft_sent)}}},
+      {"first_content_ms", {{"scheduled", DistributionJson(r.content_scheduled)}}},
       {"e2e_ms", {{"scheduled", DistributionJson(r.e2e_scheduled)}, {"sent", DistributionJson(r.e2e_sent)}}},
       {"gap_ms", DistributionJson(r.gap)},
       {"tpot_ms", DistributionJson(r.tpot)},
@@ -274,15 +377,27 @@ void AddLoad(CLI::App& root, Invocation& invocation) {
   app->add_option("URL", o->load.url, "the server: ridge serve, llama-server, vLLM, Ollama, …")->required();
   app->add_option("--model", o->load.model, "model to ask for (default: the first that /v1/models names)");
   app->add_option("--api-key", o->load.api_key, "sent as a bearer token")->envname("RIDGE_LOAD_API_KEY");
-  app->add_option("--requests", o->load.requests, "requests to measure")->capture_default_str();
+  CLI::Option* requests = app->add_option("--requests", o->load.requests,
+                                          "requests to measure (with --trace: the first so many of it, default all)");
+  requests->capture_default_str();
   app->add_option("--rate", o->load.rate, "requests a second, sent whatever the answers do (open loop)");
-  app->add_option("--arrivals", o->arrivals, "with --rate: poisson or constant")->capture_default_str();
+  CLI::Option* arrivals = app->add_option("--arrivals", o->arrivals, "with --rate: poisson or constant");
+  arrivals->capture_default_str();
+  app->add_option(
+      "--trace", o->trace,
+      "send requests at the moments of this file (open loop): each line seconds, or an object with \"at_s\" "
+      "(or \"timestamp\" in ms) and perhaps \"prompt\", \"max_tokens\", \"input_length\"");
   app->add_option("--concurrency", o->load.concurrency,
                   "without --rate: requests in flight at all times (closed loop, default 1); with it: the most in "
                   "flight (default: no limit)");
   app->add_option("--max-tokens", o->load.max_tokens, "output tokens of a request at most")->capture_default_str();
   app->add_option("--prompt-words", o->load.prompt_words, "words of each synthetic prompt, all different")
       ->capture_default_str();
+  app->add_option("--tokenizer", o->tokenizer,
+                  "a GGUF file or name of the server's model: prompts and answers are counted by its tokenizer too, "
+                  "and a count of the server that differs is told");
+  app->add_option("--prompt-tokens", o->prompt_tokens,
+                  "tokens of each synthetic prompt, chat template included (needs --tokenizer)");
   app->add_option("--dataset", o->dataset,
                   "prompts instead of synthetic ones: a line each, or JSON objects with \"prompt\"");
   app->add_flag("--completions", o->completions, "/v1/completions instead of /v1/chat/completions");
@@ -294,7 +409,10 @@ void AddLoad(CLI::App& root, Invocation& invocation) {
   app->add_option("--goodput", o->goodput,
                   "goals in ms that a request must meet, ttft:500,tpot:50,e2e:5000: their share is told");
   app->add_option("--csv", o->csv, "write a line for each request there");
-  invocation.Bind(app, [o](Output& out) { return Load(*o, out); });
+  invocation.Bind(app, [o, requests, arrivals](Output& out) {
+    o->has_requests = requests->count() > 0, o->has_arrivals = arrivals->count() > 0;
+    return Load(*o, out);
+  });
 }
 
 }  // namespace ridge::app

@@ -182,6 +182,27 @@ class Load(unittest.TestCase):
             self.assertEqual(len(lines), 5)
             self.assertTrue(all(float(r["scheduled_s"]) <= float(r["sent_s"]) <= float(r["first_token_s"]) <= float(r["done_s"]) for r in lines))
 
+    def test_a_trace_is_replayed(self):
+        stub = self.stub(tokens=1)
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "trace.jsonl")
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('{"timestamp": 5000, "prompt": "first", "output_length": 3}\n{"at_s": 5.1}\n5.3\n')
+            d = self.load(stub, "--trace", path, "--warmup", "0", "--completions", "--max-tokens", "9")
+            self.assertEqual((d["loop"], d["arrivals"], d["trace"], d["rate"], d["completed"]), ("open", "trace", path, None, 3))
+            self.assertEqual([b["max_tokens"] for b in stub.bodies], [3, 9, 9])
+            self.assertEqual(stub.bodies[0]["prompt"], "first")
+            self.assertGreater(d["duration_s"], 0.3)
+            self.assertEqual(self.load(stub, "--trace", path, "--requests", "2")["completed"], 2)
+            for args, word in ((["--rate", "3"], "--rate"), (["--arrivals", "constant"], "--arrivals"), (["--requests", "4"], "3 at most")):
+                self.assertIn(word, run(stub.url, "--trace", path, *args, status=2).stderr.decode())
+            with open(path, "a", encoding="utf-8") as file:
+                file.write('{"at_s": 5, "max_tokens": 3}\n')
+            self.assertIn(path + ", line 4", run(stub.url, "--trace", path, status=1).stderr.decode())
+            with open(path, "w", encoding="utf-8") as file:
+                file.write('{"timestamp": 0, "input_length": 50}\n')
+            self.assertIn("--tokenizer", run(stub.url, "--trace", path, status=2).stderr.decode())
+
     def test_failures_are_counted_and_named(self):
         d = self.load(self.stub(mode="fails later"), "--requests", "10")
         self.assertEqual((d["completed"], d["failed"]), (5, 5))
@@ -232,6 +253,38 @@ class OnRidge(unittest.TestCase):
         self.assertGreater(d["output_tokens"], 0)
         self.assertLessEqual(d["output_tokens"], 16 * 8)
         self.assertGreater(d["prompt_tokens"], 16 * 8)
+
+    def test_tokens_are_counted_twice(self):
+        """By the server and by the tokenizer of its model; a stub that says 11 for every prompt is told apart."""
+        try:
+            from serving import Server
+            from tiny_model import CHATML, write_tiny_model
+        except ImportError as error:
+            self.skipTest(f"writes a model with the gguf package: {error}")
+        with tempfile.TemporaryDirectory() as folder:
+            model, trace = os.path.join(folder, "tiny.gguf"), os.path.join(folder, "trace.jsonl")
+            write_tiny_model(model, chat_template=CHATML, context=1024)
+            with open(trace, "w", encoding="utf-8") as file:
+                file.write('{"at_s": 0, "input_length": 80}\n{"at_s": 0.01, "input_length": 120}\n')
+            with Server(model, "-np", "4") as server:
+                url = f"http://127.0.0.1:{server.port}"
+                own = ["--tokenizer", model, "--max-tokens", "4", "--json"]
+                for more, want in ((["--requests", "4", "--prompt-tokens", "300"], 1200), (["--requests", "3", "--completions", "--prompt-tokens", "90"], 270),
+                                   (["--trace", trace], 200)):
+                    d = json.loads(run(url, *own, *more).stdout)
+                    counts = d["token_counts"]
+                    self.assertEqual((d["prompt_tokens"], counts["prompt_own"], counts["prompt_usage"]), (want, want, want), more)
+                    self.assertEqual([f for f in counts["flags"] if "prompts" in f], [])
+                    self.assertEqual(counts["prompts"], d["completed"])
+            self.assertIn("at least", run(url, "--tokenizer", model, "--prompt-tokens", "3", status=1).stderr.decode())
+            stub = Stub()
+            self.addCleanup(stub.close)
+            d = json.loads(run(stub.url, "--tokenizer", model, "--prompt-tokens", "100", "--requests", "3", "--json").stdout)
+            self.assertEqual((d["token_counts"]["prompt_own"], d["token_counts"]["prompt_usage"]), (300, 33))
+            self.assertEqual(len([f for f in d["token_counts"]["flags"] if f.startswith("3 of 3 prompts")]), 2)
+            self.assertIn("COUNTS DIFFER", run(stub.url, "--tokenizer", model, "--requests", "3").stdout.decode())
+            self.assertIn("--tokenizer", run(stub.url, "--prompt-tokens", "100", status=2).stderr.decode())
+            self.assertIsNone(json.loads(run(stub.url, "--requests", "2", "--json").stdout)["token_counts"])
 
 
 if __name__ == "__main__":

@@ -4,7 +4,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <random>
+
+#include "base/json_text.h"
+#include "lab/monitor/recorded.h"
 
 namespace ridge::lab {
 namespace {
@@ -23,6 +27,56 @@ constexpr Percentile kPercentiles[] = {{"p50", 0.50, 11},  {"p75", 0.75, 24},  {
 constexpr double kMostDispatchShare = 0.01, kLeastDispatchMs = 2, kMostClientCpuPercent = 80;
 
 }  // namespace
+
+bool IsOpen(const LoadOptions& options) { return options.rate > 0 || options.arrivals == Arrivals::kTrace; }
+
+Result<std::vector<TracedRequest>> ParseTrace(std::string_view text) {
+  std::vector<TracedRequest> out;
+  size_t number = 0;
+  for (const std::string_view line : Lines(text)) {
+    number++;
+    if (Words(line).empty()) continue;
+    const auto bad = [&](std::string what) -> Fail {
+      return Fail(Code::kInvalidData, std::move(what))
+          .Where(fmt::format("line {}", number))
+          .Found(std::string(line.substr(0, 80)))
+          .Expected("a number of seconds, or an object with \"at_s\" in seconds or \"timestamp\" in ms");
+    };
+    TracedRequest r;
+    const nlohmann::json j = ParseJsonText<nlohmann::json>(line);
+    const auto number_of = [&](const char* key) -> std::optional<double> {
+      const auto it = j.find(key);
+      return it != j.end() && it->is_number() ? std::optional(it->get<double>()) : std::nullopt;
+    };
+    if (j.is_number()) {
+      r.at_s = j.get<double>();
+    } else if (j.is_object()) {
+      const auto seconds = number_of("at_s"), ms = number_of("timestamp");
+      if (!seconds && !ms) return bad("a line of the trace has no time");
+      r.at_s = seconds ? *seconds : *ms * 1e-3;
+      if (const auto it = j.find("prompt"); it != j.end()) {
+        if (!it->is_string()) return bad("a prompt of the trace is no text");
+        r.prompt = it->get<std::string>();
+      }
+      for (const auto& [key, to] : {std::pair{"max_tokens", &r.max_tokens}, std::pair{"output_length", &r.max_tokens},
+                                    std::pair{"input_length", &r.prompt_tokens}}) {
+        if (!j.contains(key)) continue;
+        const auto v = number_of(key);
+        if (!v || *v < 1 || *v > 1e7 || *v != std::floor(*v)) return bad(fmt::format("{} is no count of tokens", key));
+        *to = static_cast<int64_t>(*v);
+      }
+    } else {
+      return bad("a line of the trace is no request");
+    }
+    if (!(std::abs(r.at_s) <= 1e12)) return bad("a time of the trace cannot be");
+    if (!out.empty() && r.at_s < out.back().at_s) return bad("the times of the trace go backwards");
+    out.push_back(std::move(r));
+  }
+  if (out.empty()) return Fail(Code::kInvalidData, "the trace holds no request");
+  const double first = out[0].at_s;
+  for (TracedRequest& r : out) r.at_s -= first;
+  return out;
+}
 
 int64_t SamplesFor(double percentile) {
   for (const Percentile& p : kPercentiles) {
@@ -50,6 +104,10 @@ Distribution DistributionOf(std::vector<double> values) {
 
 std::vector<double> Schedule(const LoadOptions& options) {
   std::vector<double> at;
+  if (options.arrivals == Arrivals::kTrace) {
+    for (int64_t i = 0; i < options.requests; i++) at.push_back(options.trace[static_cast<size_t>(i)].at_s);
+    return at;
+  }
   if (options.rate <= 0) return at;
   std::mt19937_64 random(options.seed);
   double t = 0;
@@ -64,11 +122,11 @@ std::vector<double> Schedule(const LoadOptions& options) {
 
 LoadReport Report(const LoadOptions& options, const LoadRun& run) {
   LoadReport report{.duration_s = run.duration_s};
-  std::vector<double> ttft_scheduled, ttft_sent, e2e_scheduled, e2e_sent, gap, tpot, dispatch;
+  std::vector<double> ttft_scheduled, ttft_sent, content, e2e_scheduled, e2e_sent, gap, tpot, dispatch;
   bool usage = false, chunks = false;
   for (const RequestRecord& r : run.records) {
     report.held += r.held;
-    if (options.rate > 0 && !r.held) dispatch.push_back((r.sent_s - r.scheduled_s) * 1e3);
+    if (IsOpen(options) && !r.held) dispatch.push_back((r.sent_s - r.scheduled_s) * 1e3);
     if (!r.error.empty()) {
       report.failed++;
       report.errors[r.error]++;
@@ -78,6 +136,7 @@ LoadReport Report(const LoadOptions& options, const LoadRun& run) {
     if (!r.disbelieved.empty()) report.disbelieved[r.disbelieved]++;
     ttft_scheduled.push_back((*r.first_token_s - r.scheduled_s) * 1e3);
     ttft_sent.push_back((*r.first_token_s - r.sent_s) * 1e3);
+    if (r.first_content_s) content.push_back((*r.first_content_s - r.scheduled_s) * 1e3);
     e2e_scheduled.push_back((r.done_s - r.scheduled_s) * 1e3);
     e2e_sent.push_back((r.done_s - r.sent_s) * 1e3);
     double before = *r.first_token_s;
@@ -86,7 +145,9 @@ LoadReport Report(const LoadOptions& options, const LoadRun& run) {
     const int64_t tokens = r.output_tokens.value_or(r.chunks);
     report.output_tokens += tokens;
     report.prompt_tokens += r.prompt_tokens.value_or(0);
-    if (tokens > 1) tpot.push_back((before - *r.first_token_s) * 1e3 / static_cast<double>(tokens - 1));
+    // A first chunk of several tokens holds that many: the time after it is that of the others.
+    const int64_t after = tokens - r.first_chunk_tokens;
+    if (after > 0) tpot.push_back((before - *r.first_token_s) * 1e3 / static_cast<double>(after));
   }
   report.tokens_from = usage && chunks ? "both" : usage ? "usage" : "chunks";
   if (run.duration_s > 0) {
@@ -96,6 +157,7 @@ LoadReport Report(const LoadOptions& options, const LoadRun& run) {
   }
   report.ttft_scheduled = DistributionOf(ttft_scheduled);
   report.ttft_sent = DistributionOf(ttft_sent);
+  report.content_scheduled = DistributionOf(content);
   report.e2e_scheduled = DistributionOf(e2e_scheduled);
   report.e2e_sent = DistributionOf(e2e_sent);
   report.gap = DistributionOf(gap);
@@ -104,6 +166,17 @@ LoadReport Report(const LoadOptions& options, const LoadRun& run) {
 
   std::ranges::sort(dispatch);
   report.dispatch = DistributionOf(dispatch);
+  // What must hold of every record, whatever the server did; where it does not, the client has miscounted.
+  for (size_t i = 0; i < run.records.size(); i++) {
+    const RequestRecord& r = run.records[i];
+    if (!r.error.empty()) continue;
+    const double last = r.chunk_s.empty() ? *r.first_token_s : r.chunk_s.back();
+    if (r.scheduled_s <= r.sent_s && r.sent_s <= *r.first_token_s && *r.first_token_s <= last && last <= r.done_s &&
+        r.done_s <= run.duration_s + 1e-6)
+      continue;
+    report.invalid.push_back(fmt::format("the times of request {} contradict each other", i));
+    break;
+  }
   if (run.interrupted) report.invalid.push_back("it was interrupted");
   if (report.client_cpu_percent > kMostClientCpuPercent)
     report.invalid.push_back(fmt::format("the client was busy {:.0f} % of the time: it may have read answers late",

@@ -20,7 +20,18 @@
 
 namespace ridge::lab {
 
-enum class Arrivals { kPoisson, kConstant };
+enum class Arrivals { kPoisson, kConstant, kTrace };
+
+// A request of a trace: what happened once, to be sent again at the same distances.
+struct TracedRequest {
+  double at_s = 0;                       // from the first
+  std::string prompt;                    // empty: a synthetic one
+  std::optional<int64_t> prompt_tokens;  // of the synthetic one, where the trace tells lengths
+  std::optional<int64_t> max_tokens;
+};
+// Lines of a trace in the order of their times: a number of seconds, or an object with "at_s" (or "timestamp" in ms) and perhaps "prompt", "max_tokens" (or
+// "output_length"), "input_length". Errors: kInvalidData with the line.
+Result<std::vector<TracedRequest>> ParseTrace(std::string_view text);
 
 struct LoadOptions {
   std::string url;    // scheme, host, port; a path as far as /v1 is taken off
@@ -36,6 +47,7 @@ struct LoadOptions {
   int64_t max_tokens = 64;
   int64_t prompt_words = 64;         // of each synthetic prompt, all different
   std::vector<std::string> prompts;  // in turn, instead of synthetic ones
+  std::vector<TracedRequest> trace;  // with kTrace, one for each of `requests`; its times instead of a rate
   uint64_t seed = 1;
   double timeout_s = 300;
   bool ignore_eos = false;
@@ -48,13 +60,17 @@ struct LoadOptions {
 // Times in seconds since the run began.
 struct RequestRecord {
   double scheduled_s = 0, sent_s = 0, done_s = 0;
-  std::optional<double> first_token_s;  // the first text of any channel: content, reasoning, tool call
-  std::vector<double> chunk_s;          // of each later one
+  std::optional<double> first_token_s;    // the first text of any channel: content, reasoning, tool call
+  std::optional<double> first_content_s;  // the first that a reader sees as the answer
+  std::vector<double> chunk_s;            // of each later one
   long status = 0;
   std::string error;  // empty: it was answered in full
   bool held = false;  // it waited for one of `concurrency` places, so its send is late by intention
   std::optional<int64_t> prompt_tokens, output_tokens;  // as the server counts
   int64_t chunks = 0;
+  int64_t other_chunks = 0;         // of them without content: reasoning, tool calls
+  int64_t first_chunk_tokens = 1;   // where a tokenizer has counted them
+  std::string prompt, first_chunk;  // with keep_text
   // With keep_text: the answer's content (reasoning not), why it ended, and what the server itself tells of its times ("ridge", "timings"), as JSON.
   std::string text, finish_reason, timings;
   std::optional<int64_t> cached_tokens;
@@ -97,7 +113,7 @@ struct LoadReport {
   int64_t prompt_tokens = 0, output_tokens = 0;
   std::string tokens_from;  // "usage", "chunks" or "both": how output tokens were counted
   // In ms. `scheduled` counts from the moment at which a request was to be sent, `sent` from when it was.
-  Distribution ttft_scheduled, ttft_sent, e2e_scheduled, e2e_sent, gap, tpot;
+  Distribution ttft_scheduled, ttft_sent, content_scheduled, e2e_scheduled, e2e_sent, gap, tpot;
   Distribution dispatch;  // lateness of sends that no limit held back
   double client_cpu_percent = 0, longest_turn_ms = 0;
   int64_t held = 0;
@@ -107,8 +123,13 @@ struct LoadReport {
 };
 LoadReport Report(const LoadOptions& options, const LoadRun& run);
 
+bool IsOpen(const LoadOptions& options);  // whether requests have moments of their own
+
 // Moments at which the requests are to be sent, in seconds; empty for a closed loop.
 std::vector<double> Schedule(const LoadOptions& options);
+
+// A prompt of so many words that no other of the run begins like.
+std::string SyntheticPrompt(const LoadOptions& options, int64_t index, int64_t words);
 
 // One event of an answer, for tests: whether it holds text, and the counts that it tells.
 struct AnswerEvent {

@@ -97,6 +97,11 @@ size_t OnBytes(char* bytes, size_t size, size_t count, void* user) {
     if (!event.text) continue;
     if (t.chunk_delay_s > 0) std::this_thread::sleep_for(std::chrono::duration<double>(t.chunk_delay_s));
     t.record->chunks++;
+    if (event.content.empty())
+      t.record->other_chunks++;
+    else if (!t.record->first_content_s)
+      t.record->first_content_s = now;
+    if (t.keep_text && !t.record->first_token_s) t.record->first_chunk = event.content;
     if (t.record->first_token_s)
       t.record->chunk_s.push_back(now);
     else
@@ -136,16 +141,6 @@ std::string BaseOf(std::string url) {
   while (url.ends_with('/')) url.pop_back();
   if (url.ends_with("/v1")) url.resize(url.size() - 3);
   return url;
-}
-
-// Words that tokenize alike everywhere, drawn so that no two prompts share a beginning: a prefix cache is not what is measured.
-std::string SyntheticPrompt(const LoadOptions& options, int64_t index) {
-  static constexpr const char* kWords[] = {"river", "stone", "light", "paper", "winter", "table",  "green",  "seven",
-                                           "music", "north", "glass", "bread", "silver", "garden", "letter", "cloud"};
-  std::mt19937_64 random(options.seed * 1000003 + static_cast<uint64_t>(index + 1000));
-  std::string text = fmt::format("Story {}:", random() % 1000000);
-  for (int64_t w = 0; w < options.prompt_words; w++) text += std::string(" ") + kWords[random() % std::size(kWords)];
-  return text;
 }
 
 class Client {
@@ -213,12 +208,16 @@ class Client {
   }
 
  private:
-  std::string BodyOf(int64_t index) const {
-    const std::string prompt = options_.prompts.empty() || index < 0
-                                   ? SyntheticPrompt(options_, index)
-                                   : options_.prompts[static_cast<size_t>(index) % options_.prompts.size()];
+  std::string PromptOf(int64_t index) const {
+    if (options_.prompts.empty() || index < 0) return SyntheticPrompt(options_, index, options_.prompt_words);
+    return options_.prompts[static_cast<size_t>(index) % options_.prompts.size()];
+  }
+
+  std::string BodyOf(int64_t index, const std::string& prompt) const {
+    const bool traced = options_.arrivals == Arrivals::kTrace && index >= 0;
+    const auto limit = traced ? options_.trace[static_cast<size_t>(index)].max_tokens : std::nullopt;
     Json body = {{"model", model_},
-                 {"max_tokens", options_.max_tokens},
+                 {"max_tokens", limit.value_or(options_.max_tokens)},
                  {"stream", true},
                  {"stream_options", {{"include_usage", true}}},
                  {"temperature", 0}};
@@ -233,8 +232,10 @@ class Client {
   void Start(RequestRecord& record, int64_t index, double start) {
     auto t = std::make_unique<Transfer>();
     t->easy = curl_easy_init();
-    t->body = BodyOf(index);
+    std::string prompt = PromptOf(index);
+    t->body = BodyOf(index, prompt);
     t->record = &record;
+    if (options_.keep_text) record.prompt = std::move(prompt);
     t->start_s = start;
     t->keep_text = options_.keep_text;
     t->chunk_delay_s = options_.chunk_delay_s;
@@ -358,6 +359,16 @@ Result<std::string> FirstModel(const LoadOptions& options) {
 
 }  // namespace
 
+// Words that tokenize alike everywhere, drawn so that no two prompts share a beginning: a prefix cache is not what is measured.
+std::string SyntheticPrompt(const LoadOptions& options, int64_t index, int64_t words) {
+  static constexpr const char* kWords[] = {"river", "stone", "light", "paper", "winter", "table",  "green",  "seven",
+                                           "music", "north", "glass", "bread", "silver", "garden", "letter", "cloud"};
+  std::mt19937_64 random(options.seed * 1000003 + static_cast<uint64_t>(index + 1000));
+  std::string text = fmt::format("Story {}:", random() % 1000000);
+  for (int64_t w = 0; w < words; w++) text += std::string(" ") + kWords[random() % std::size(kWords)];
+  return text;
+}
+
 Result<std::string> GetText(const std::string& url, const std::string& api_key, double timeout_s) {
   curl_global_init(CURL_GLOBAL_DEFAULT);
   long status = 0;
@@ -459,7 +470,7 @@ Result<LoadRun> RunLoad(const LoadOptions& options) {
     if (warm.interrupted) return Fail(Code::kCancelled, "interrupted");
   }
   const int64_t none = options.requests + 1;
-  const int64_t limit = options.concurrency > 0 ? options.concurrency : options.rate > 0 ? none : 1;
+  const int64_t limit = options.concurrency > 0 ? options.concurrency : IsOpen(options) ? none : 1;
   return client.Run(options.requests, 0, Schedule(options), limit);
 }
 

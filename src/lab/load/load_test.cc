@@ -26,6 +26,45 @@ TEST(Load, SchedulesDoNotDependOnAnswers) {
   EXPECT_TRUE(Schedule(o).empty());
 }
 
+TEST(Load, TracesAreReplayed) {
+  const auto trace = ParseTrace(
+      "10.5\n\n{\"at_s\": 11, \"prompt\": \"a\", \"max_tokens\": 7}\n"
+      "{\"timestamp\": 12250, \"input_length\": 40, \"output_length\": 3, \"hash_ids\": [1]}\n");
+  ASSERT_TRUE(trace) << trace.error().Message();
+  ASSERT_EQ(trace->size(), 3u);
+  const LoadOptions o{.requests = 3, .arrivals = Arrivals::kTrace, .trace = *trace};
+  EXPECT_TRUE(IsOpen(o));
+  EXPECT_EQ(Schedule(o), (std::vector<double>{0, 0.5, 1.75}));
+  EXPECT_EQ((*trace)[1].prompt, "a");
+  EXPECT_EQ((*trace)[1].max_tokens, 7);
+  EXPECT_EQ((*trace)[2].prompt_tokens, 40);
+  EXPECT_EQ((*trace)[2].max_tokens, 3);
+  for (const char* bad : {"", "x", "2\n1", "{\"prompt\": \"a\"}", "{\"at_s\": 1, \"max_tokens\": 0}", "[1]",
+                          "{\"at_s\": 1, \"prompt\": 3}", "1e300"})
+    EXPECT_FALSE(ParseTrace(bad)) << bad;
+  EXPECT_EQ(ParseTrace("1\n0").error().where, "line 2");
+}
+
+TEST(Load, WhatCannotBeMakesARunInvalid) {
+  LoadRun run{.duration_s = 10};
+  RequestRecord r{
+      .scheduled_s = 1, .sent_s = 1, .done_s = 2, .first_token_s = 1.5, .chunk_s = {1.75}, .status = 200, .chunks = 2};
+  run.records = {r, r};
+  EXPECT_TRUE(Report({}, run).invalid.empty());
+  run.records[1].chunk_s = {2.5};  // after its end
+  EXPECT_EQ(Report({}, run).invalid[0], "the times of request 1 contradict each other");
+}
+
+TEST(Load, AFirstChunkOfSeveralTokensIsCountedAsSeveral) {
+  LoadRun run{.duration_s = 10};
+  RequestRecord r{
+      .done_s = 2, .first_token_s = 1, .chunk_s = {1.2, 1.4}, .status = 200, .output_tokens = 7, .chunks = 3};
+  run.records = {r};
+  EXPECT_NEAR(*Report({}, run).tpot.mean, 400.0 / 6, 1e-6);
+  run.records[0].first_chunk_tokens = 5;
+  EXPECT_NEAR(*Report({}, run).tpot.mean, 200, 1e-6);
+}
+
 TEST(Load, PercentilesNeedSamples) {
   std::vector<double> values;
   for (int i = 1; i <= 661; i++) values.push_back(i);
