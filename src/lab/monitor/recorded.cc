@@ -9,8 +9,8 @@
 namespace ridge::lab {
 namespace {
 
-constexpr LogKind kKinds[] = {LogKind::kTegrastats, LogKind::kDmon, LogKind::kLlamaBench, LogKind::kLlamaServer,
-                              LogKind::kVllm};
+constexpr LogKind kKinds[] = {LogKind::kTegrastats, LogKind::kDmon,   LogKind::kLlamaBench, LogKind::kLlamaServer,
+                              LogKind::kVllm,       LogKind::kSglang, LogKind::kOllama};
 
 Recorded ParseAs(LogKind kind, std::string_view text) {
   Recorded out{.kind = kind};
@@ -32,6 +32,8 @@ Recorded ParseAs(LogKind kind, std::string_view text) {
     case LogKind::kLlamaBench: ParseLlamaBench(text, out); break;
     case LogKind::kLlamaServer: ParseLlamaServer(text, out); break;
     case LogKind::kVllm: ParseVllm(text, out); break;
+    case LogKind::kSglang: ParseSglang(text, out); break;
+    case LogKind::kOllama: ParseOllama(text, out); break;
   }
   return out;
 }
@@ -45,6 +47,8 @@ std::string_view Name(LogKind kind) {
     case LogKind::kLlamaBench: return "llama-bench";
     case LogKind::kLlamaServer: return "llama-server";
     case LogKind::kVllm: return "vllm";
+    case LogKind::kSglang: return "sglang";
+    case LogKind::kOllama: return "ollama";
   }
   return "";
 }
@@ -92,7 +96,7 @@ Result<Recorded> ParseRecorded(std::string_view text, std::optional<LogKind> kin
   }
   if (!best.rows.empty()) return best;
   return Fail(Code::kInvalidData, "the log holds no sample of a known tool")
-      .Expected("tegrastats, nvidia-smi dmon, llama-bench, llama-server or vLLM");
+      .Expected("tegrastats, nvidia-smi dmon, llama-bench, llama-server, vLLM, SGLang or Ollama");
 }
 
 std::string RecordedCsv(const Recorded& log) {

@@ -17,8 +17,8 @@
 
 namespace ridge::lab {
 
-enum class LogKind { kTegrastats, kDmon, kLlamaBench, kLlamaServer, kVllm };
-std::string_view Name(LogKind kind);  // "tegrastats", "dmon", "llama-bench", "llama-server", "vllm"
+enum class LogKind { kTegrastats, kDmon, kLlamaBench, kLlamaServer, kVllm, kSglang, kOllama };
+std::string_view Name(LogKind kind);  // "tegrastats", "dmon", "llama-bench", "llama-server", "vllm", "sglang", "ollama"
 Result<LogKind> ParseLogKind(std::string_view name);
 
 struct Field {
@@ -56,6 +56,8 @@ void ParseLlamaBench(std::string_view text, Recorded& out);  // md, csv, json, j
 void ParseLlamaServer(std::string_view text,
                       Recorded& out);  // llama-server, llama-cli and other tools of llama.cpp: times of requests
 void ParseVllm(std::string_view text, Recorded& out);
+void ParseSglang(std::string_view text, Recorded& out);  // batches
+void ParseOllama(std::string_view text, Recorded& out);  // requests
 
 // Columns in the order in which they first occur; values that are missing are empty, and `unknown` comes last.
 std::string RecordedCsv(const Recorded& log);

@@ -60,6 +60,8 @@ TEST(Recorded, GoldenLogs) {
   ExpectGolden("llama-server-new", LogKind::kLlamaServer, 2);
   ExpectGolden("llama-cli", LogKind::kLlamaServer, 1);
   ExpectGolden("vllm", LogKind::kVllm, 3);
+  ExpectGolden("sglang", LogKind::kSglang, 4);
+  ExpectGolden("ollama", LogKind::kOllama, 4);
   for (const char* format : {"md", "csv", "json", "jsonl", "sql"})
     ExpectGolden(std::string("llama-bench-") + format, LogKind::kLlamaBench, 2);
 }
@@ -147,15 +149,15 @@ TEST(Recorded, CsvHasAColumnForEachReadingAndQuotes) {
 // Any bytes: no crash, and every parser ends.
 TEST(Recorded, CutAndBrokenLogsAreParsed) {
   std::mt19937 random(1);
-  for (const char* name : {"tegrastats", "dmon", "llama-server-new", "vllm", "llama-bench-md", "llama-bench-csv",
-                           "llama-bench-json", "llama-bench-jsonl", "llama-bench-sql"}) {
+  for (const char* name : {"tegrastats", "dmon", "llama-server-new", "vllm", "sglang", "ollama", "llama-bench-md",
+                           "llama-bench-csv", "llama-bench-json", "llama-bench-jsonl", "llama-bench-sql"}) {
     const std::string text = Read(std::string(name) + ".txt");
     ASSERT_GT(text.size(), 100u) << name;
     for (int i = 0; i < 60; i++) {
       std::string broken = text.substr(0, random() % text.size());
       for (int k = 0; k < 5 && !broken.empty(); k++) broken[random() % broken.size()] = static_cast<char>(random());
-      for (const LogKind kind :
-           {LogKind::kTegrastats, LogKind::kDmon, LogKind::kLlamaBench, LogKind::kLlamaServer, LogKind::kVllm}) {
+      for (const LogKind kind : {LogKind::kTegrastats, LogKind::kDmon, LogKind::kLlamaBench, LogKind::kLlamaServer,
+                                 LogKind::kVllm, LogKind::kSglang, LogKind::kOllama}) {
         const auto log = ParseRecorded(broken, kind);
         EXPECT_TRUE(!log || !log->rows.empty());
       }
