@@ -75,7 +75,9 @@ void AddLab(CLI::App& root, Invocation& invocation) {
   app->add_option("--blocks", o->blocks,
                   "run NAME: blocks of the experiment (default 6; 4 quiet ones are needed for a verdict)")
       ->check(CLI::Range(1, 1000));
-  app->add_option("--from", o->from, "run homework-N: a log that was recorded elsewhere, shown in the answer");
+  app->add_option(
+      "--from", o->from,
+      "run homework-N: a log that was recorded elsewhere; it is kept in the evidence and shown in the answer");
   app->add_option("--write", o->write, "run NAME: write the experiment's file there and run nothing");
   app->add_option("--lang", o->language, "report: zh, en or both")->capture_default_str();
   app->add_flag("--rederive", o->rederive,

@@ -31,15 +31,15 @@ struct LabFile {
 Result<LabFile> OpenLabFile(const LabOptions& options);
 Status WriteLabFile(const LabOptions& options, const std::string& toml, Output& out);
 Status LabList(Output& out);
-// The answer to a homework question, in Markdown.
-Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& from);
+// Keeps the log of --from, which some other device has written, in the evidence of a homework; nothing where none is given. `added`: it was not there.
+Status KeepRecorded(const lab::Bundle& bundle, const std::string& from, bool& added);
 
 Status LabRun(const LabOptions& options, Output& out);
 Status LabCheck(const LabOptions& options, Output& out);
 Status LabReport(const LabOptions& options, Output& out);
 Status LabCompare(const LabOptions& options, Output& out);
 
-// What an experiment has found, as `lab run` prints it at its end. `from`: a log of elsewhere for the answer to a homework question.
-Status TellFindings(const lab::Bundle& bundle, Output& out, const std::string& from = "");
+// What an experiment has found, as `lab run` prints it at its end; of a homework its answer too.
+Status TellFindings(const lab::Bundle& bundle, Output& out);
 
 }  // namespace ridge::app

@@ -7,9 +7,10 @@
 #include "base/atomic_file.h"
 #include "base/read_file.h"
 #include "lab.h"
+#include "lab/evidence/files.h"
+#include "lab/evidence/report.h"
 #include "lab/experiments/catalogue.h"
-#include "lab/experiments/homework.h"
-#include "lab/machine.h"
+#include "lab/monitor/recorded.h"
 #include "model_options.h"
 #include "pull_progress.h"
 #include "text_table.h"
@@ -80,27 +81,34 @@ Status WriteLabFile(const LabOptions& o, const std::string& toml, Output& out) {
                   : out.Write("written and not run: " + o.write + "; ridge lab run " + o.write + " runs it\n");
 }
 
-Result<std::string> HomeworkText(const lab::Bundle& bundle, const std::string& from) {
-  const lab::Experiment& e = bundle.experiment();
-  lab::Homework h{.number = lab::HomeworkNumber(e), .experiment = &e};
-  RIDGE_ASSIGN_OR_RETURN(const std::vector<lab::RunSample> samples, bundle.Samples());
-  h.findings = lab::Analyse(e, samples);
-  for (const lab::PlannedRun& run : lab::PlanRuns(e)) {
-    RIDGE_ASSIGN_OR_RETURN(lab::RunRecord record, bundle.Read(run));
-    for (const lab::Measured& m : record.output.tests) {
-      if (m.read_ceiling_gbps) h.ceiling_gbps[run.arm] = std::max(h.ceiling_gbps[run.arm], *m.read_ceiling_gbps);
-    }
-    if (record.done && !run.asks && !h.arms.contains(run.arm)) h.arms[run.arm] = std::move(record.output);
+Status KeepRecorded(const lab::Bundle& bundle, const std::string& from, bool& added) {
+  if (from.empty()) return {};
+  if (lab::HomeworkNumber(bundle.experiment()) == 0)
+    return Fail(Code::kUsage, "--from shows a log in the answer of a homework, and this is none")
+        .Where("--from")
+        .Found(bundle.experiment().name);
+  RIDGE_ASSIGN_OR_RETURN(const std::string text,
+                         ReadFile(from, {.what = "the log", .most_bytes = kMostLogBytes, .pipes = true}));
+  if (auto log = lab::ParseRecorded(text); !log) {
+    log.error().where = from;
+    return std::unexpected(std::move(log).error());
   }
-  const lab::Machine m = lab::ReadMachine();
-  h.hardware = fmt::format("{}, {} CPUs, {} GiB", Printable(m.cpu), m.cpus, m.memory_gib);
-  if (!from.empty()) {
-    RIDGE_ASSIGN_OR_RETURN(const std::string text,
-                           ReadFile(from, {.what = "the log", .most_bytes = kMostLogBytes, .pipes = true}));
-    RIDGE_ASSIGN_OR_RETURN(h.recorded, lab::ParseRecorded(text));
-    h.recorded_name = std::filesystem::path(from).filename().string();
-  }
-  return lab::AnswerHomework(h);
+  std::string name = std::filesystem::path(from).filename().string();
+  if (name.empty() || name.starts_with('.') || std::filesystem::path(from).string().starts_with("/dev/"))
+    name = "log.txt";
+  const std::string folder = bundle.folder() + "/recorded", path = folder + "/" + name;
+  const std::string kept = lab::ReadBeneath(bundle.folder(), "recorded/" + name).value_or("");
+  if (kept == text) return {};
+  std::error_code error;
+  if (std::filesystem::exists(folder, error) && !std::filesystem::is_empty(folder, error))
+    return Fail(Code::kAlreadyExists, "the evidence holds another recorded log")
+        .Where(folder)
+        .Remedy("give another folder with -o, or take that one away");
+  std::filesystem::create_directories(folder, error);
+  if (error) return Fail(Code::kPermissionDenied, "cannot make the folder").Where(folder).Found(error.message());
+  RIDGE_RETURN_IF_ERROR(lab::WriteWhole(path, text));
+  added = true;
+  return {};
 }
 
 }  // namespace ridge::app

@@ -7,7 +7,6 @@
 #include "lab/evidence/document.h"
 #include "lab/evidence/files.h"
 #include "lab/evidence/report.h"
-#include "lab/experiments/homework.h"
 #include "model_options.h"
 #include "text_table.h"
 
@@ -68,11 +67,17 @@ bool LiesIn(const std::string& file, const std::string& folder) {
 
 }  // namespace
 
-Status TellFindings(const lab::Bundle& bundle, Output& out, const std::string& from) {
+Status TellFindings(const lab::Bundle& bundle, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const lab::BundleEvidence evidence, lab::ReadEvidence(bundle));
   std::string homework;
   if (lab::HomeworkNumber(bundle.experiment()) > 0) {
-    RIDGE_ASSIGN_OR_RETURN(homework, HomeworkText(bundle, from));
+    // The title is the document's: here the answer stands in the text.
+    for (const lab::ReportLanguage language : {lab::ReportLanguage::kEnglish, lab::ReportLanguage::kChinese}) {
+      lab::Document d{.language = language, .title = evidence.experiment.name};
+      for (lab::Block& block : lab::HomeworkOf(evidence, {language})) d.Add(std::move(block));
+      const std::string text = lab::ToMarkdown({d});
+      homework += (homework.empty() ? "" : "\n") + text.substr(std::min(text.find("\n\n") + 2, text.size()));
+    }
   }
   if (out.json) {
     Json document = EvidenceJson(evidence);

@@ -60,6 +60,8 @@ Status LabRun(const LabOptions& o, Output& out) {
   }
   const lab::Bundle& bundle = *opened;
   const lab::Experiment& e = bundle.experiment();
+  bool recorded = false;
+  RIDGE_RETURN_IF_ERROR(KeepRecorded(bundle, o.from, recorded));
   RIDGE_RETURN_IF_ERROR(Begin(bundle));
   const std::vector<lab::PlannedRun> runs = lab::PlanRuns(e);
   size_t made = 0;
@@ -73,10 +75,10 @@ Status LabRun(const LabOptions& o, Output& out) {
   }
   RIDGE_RETURN_IF_ERROR(Guard(bundle, runs));
   // What was sealed and not added to stays as it is: sealing it again would hide what has changed since.
-  if (made > 0 || !lab::ExistsBeneath(folder, "MANIFEST")) RIDGE_RETURN_IF_ERROR(lab::SealBundle(bundle));
+  if (made > 0 || recorded || !lab::ExistsBeneath(folder, "MANIFEST")) RIDGE_RETURN_IF_ERROR(lab::SealBundle(bundle));
   Note("evidence: " + folder);
   for (const auto& [value, why] : e.not_run) Note(fmt::format("not run: {} {}: {}", e.flag, value, why));
-  return TellFindings(bundle, out, o.from);
+  return TellFindings(bundle, out);
 }
 
 }  // namespace ridge::app

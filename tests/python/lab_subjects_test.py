@@ -208,6 +208,16 @@ class Subjects(unittest.TestCase):
         self.assertEqual(pair["llama-cli"]["version"], "llama-cli 7000 (abcdef0)")
         toml = self.experiment("llama-batched-bench", 'flag = "npl"\nvalues = [1, 2]', model, "", head)
         self.assertEqual(self.figures(json.loads(run("run", toml, "--json", "-o", self.path("b.lab")).stdout))[1], "decode pp64 tg16 x1")
+        # A build without a GPU backend repeats the -ngl that was typed: no layer is there, and the comparison is none.
+        self.program("llama-bench", FAKE_BENCH.replace('\\"n_threads\\": $t', '\\"n_threads\\": 1, \\"n_gpu_layers\\": $ngl, \\"backends\\": \\"$backends\\", \\"gpu_info\\": \\"\\"')
+                     .replace("-t) t=$2;;", "-ngl) ngl=$2;;").replace("t=1;", f"ngl=0; backends=$(cat {self.folder}/backends);"))
+        toml = self.experiment("llama-bench", 'flag = "ngl"\nvalues = [0, 99]', model, "", head)
+        for backends, status in (("CPU", 1), ("CPU,BLAS", 1), ("CUDA", 0)):
+            with open(self.path("backends"), "w", encoding="utf-8") as file:
+                file.write(backends)
+            done = run("run", toml, "-o", self.path(f"{backends}.lab"), status=status)
+            self.assertEqual("the variable did not move" in done.stderr.decode(), status == 1, backends)
+        self.program("llama-bench", FAKE_BENCH)
         # llama-bench is asked through the server beside it; without one the reason stands in the record and the speeds stay.
         toml = self.experiment("llama-bench", 'flag = "t"\nvalues = [1, 2]', model, "prompts = 1", head)
         run("run", toml, "-o", self.path("bench.lab"))
@@ -296,6 +306,18 @@ class Handler("""
         self.assertIn("Not run on this device: ngl = 99", text)
         self.assertIn("As recorded in tegrastats.log (tegrastats, 3 samples)", text)
         self.assertRegex(text, r"power_total_mw \| 933")
+        self.assertIn("本机未运行：ngl = 99：没有 NVIDIA 驱动", text)
+        # The log is evidence like all else, and the report has the answer in both languages.
+        run("check", "--rederive", self.path("h.lab"))
+        with open(self.path("h.lab/report.html"), encoding="utf-8") as file:
+            page = file.read()
+        for words in ("As recorded in tegrastats.log", "tegrastats.log 中的记录", "作业 1", "Homework 1"):
+            self.assertIn(words, page)
+        with open(self.path("h.lab/recorded/tegrastats.log"), "a", encoding="utf-8") as file:
+            file.write("\n")
+        self.assertIn("recorded/tegrastats.log: differs", run("check", self.path("h.lab"), status=1).stderr.decode())
+        self.assertIn("holds another recorded log", run("run", "homework-1", "-m", model, "-o", self.path("h.lab"), "--from", log, status=1).stderr.decode())
+        self.assertIn("--from", run("run", "offload", "-m", model, "-o", self.path("n.lab"), "--from", log, status=2).stderr.decode())
         run("run", "threads", "-m", model, "--write", self.path("t.toml"))
         with open(self.path("t.toml"), encoding="utf-8") as file:
             self.assertTrue(re.search(r'flag = "t"', file.read()))

@@ -81,6 +81,17 @@ Result<BundleEvidence> ReadEvidence(const Bundle& bundle) {
   } else {
     e.no_roofline = roofline.error().Message();
   }
+  for (const std::string& name : ListBeneath(e.folder).value_or(Listing{}).files) {
+    if (!name.starts_with("recorded/")) continue;
+    e.recorded_name = name.substr(9);
+    if (const auto text = ReadBeneath(e.folder, name); !text)
+      e.no_recorded = text.error().Message();
+    else if (auto log = ParseRecorded(*text); log)
+      e.recorded = std::move(*log);
+    else
+      e.no_recorded = log.error().Message();
+    break;
+  }
   const std::vector<PlannedRun> plan = PlanRuns(e.experiment);
   e.planned = plan.size();
   for (const PlannedRun& planned : plan) {

@@ -3,7 +3,7 @@
 //   RIDGE_ASSIGN_OR_RETURN(BundleEvidence evidence, ReadEvidence(bundle));
 //   evidence.findings[2].ratio   evidence.runs[0].series   evidence.hardware
 //
-// Guarantees: it follows from the raw files of the folder alone (experiment.toml, environment.json, roofline.json, runs/), so what is made from it can be made again
+// Guarantees: it follows from the raw files of the folder alone (experiment.toml, environment.json, roofline.json, recorded/, runs/), so what is made from it can be made again
 // anywhere, bit for bit. It reads nothing else of the machine it runs on.
 #pragma once
 
@@ -16,6 +16,7 @@
 #include "lab/evidence/bundle.h"
 #include "lab/evidence/spans.h"
 #include "lab/evidence/watch.h"
+#include "lab/monitor/recorded.h"
 #include "lab/roofline/roofline.h"
 
 namespace ridge::lab {
@@ -54,6 +55,8 @@ struct BundleEvidence {
   std::string environment_json;
   std::optional<Roofline> roofline;
   std::string no_roofline;
+  std::optional<Recorded> recorded;        // a log of another device that was given with --from: recorded/NAME
+  std::string recorded_name, no_recorded;  // the second: why the log cannot be read
   size_t planned = 0;
   std::vector<EvidenceRun> runs;  // those that were made, in the order of the plan
   std::vector<RunSample> samples;

@@ -13,6 +13,10 @@ void Section(Document& d, const BundleEvidence& e, const Wording& w, bool alone)
     d.Add(Heading{2, e.experiment.name});
     if (!e.experiment.question.empty()) d.Add(Paragraph{e.experiment.question});
   }
+  for (Block& block : HomeworkOf(e, w)) {
+    if (auto* heading = std::get_if<Heading>(&block)) heading->level += level - 2;
+    d.Add(std::move(block));
+  }
   d.Add(Heading{level, w("What was seen", "观察到的结论")});
   Conclusion c = ConclusionOf(e, w);
   if (!c.where.empty()) d.Add(Paragraph{std::move(c.where)});

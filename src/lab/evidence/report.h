@@ -42,6 +42,10 @@ struct ArmQuality {
 };
 ArmQuality QualityOf(const BundleEvidence& e, size_t arm, const Wording& w);
 
+// The course's question that the experiment answers, and its answer; nothing where it is none. In report_homework.cc.
+int HomeworkNumber(const Experiment& e);  // 0: the experiment is no homework
+std::vector<Block> HomeworkOf(const BundleEvidence& e, const Wording& w);
+
 DataTable RecordTable(const std::vector<BundleEvidence>& evidences, const Wording& w);  // the course's own columns
 DataTable TradeTable(const BundleEvidence& e,
                      const Wording& w);  // smaller, faster, still good; no rows: nothing to weigh

@@ -101,7 +101,8 @@ DataTable EnvironmentTable(const BundleEvidence& e, const Wording& w) {
                                      : answer[key].dump(-1, ' ', false, Json::error_handler_t::replace);
     };
     const bool known = answer.contains("value") && !answer["value"].is_null();
-    t.rows.push_back({{field}, known ? TableCell{text("value")} : Without("null"), {text(known ? "from" : "reason")}});
+    t.rows.push_back(
+        {{field}, known ? TableCell{text("value")} : Without("null"), {w.Reason(text(known ? "from" : "reason"))}});
   }
   return t;
 }
@@ -126,7 +127,7 @@ DataTable AnswersTable(const BundleEvidence& e, const Wording& w) {
         text = text.substr(0, cut) + w(fmt::format(" … ({} bytes; all of it in {})", a.text.size(), runs[0]->out),
                                        fmt::format(" …（共 {} 字节，全文见 {}）", a.text.size(), runs[0]->out));
       }
-      for (const std::string& f : a.flags) flags += (flags.empty() ? "" : "; ") + f;
+      for (const std::string& f : a.flags) flags += (flags.empty() ? "" : w("; ", "；")) + w.Flag(f);
       t.rows.push_back({{a.prompt_id},
                         {ShortValue(ValueOf(e.experiment, arm))},
                         {text},

@@ -39,13 +39,14 @@ ArmQuality QualityOf(const BundleEvidence& e, size_t arm, const Wording& w) {
           continue;
         }
         std::string& all = flags[a.prompt_id];
-        if (all.find(f) == std::string::npos) all += (all.empty() ? "" : ", ") + f;
+        if (all.find(w.Flag(f)) == std::string::npos) all += (all.empty() ? "" : w(", ", "、")) + w.Flag(f);
       }
     }
   }
   ArmQuality note{.judged = true, .flagged = !flags.empty()};
   std::string which;
-  for (const auto& [prompt, flag] : flags) which += fmt::format("{}{}: {}", which.empty() ? "" : "; ", prompt, flag);
+  for (const auto& [prompt, flag] : flags)
+    which += fmt::format("{}{}{}{}", which.empty() ? "" : w("; ", "；"), prompt, w(": ", "："), flag);
   note.text = flags.empty() ? w(fmt::format("{} answers, none flagged", texts.size()),
                                 fmt::format("{} 个回答，均无标记", texts.size()))
                             : w(fmt::format("{} of {} answers flagged ({})", flags.size(), texts.size(), which),

@@ -27,6 +27,19 @@ bool IsMeasured(const std::string& key) {
   return false;
 }
 
+// "CPU", "BLAS", "CPU,BLAS": backends that compute on no GPU; or one that found none.
+bool OnCpuOnly(std::string_view backends, std::string_view gpu) {
+  if (backends.empty()) return false;  // not told
+  bool only = true;
+  while (!backends.empty()) {
+    const size_t comma = std::min(backends.find(','), backends.size());
+    const std::string_view name = backends.substr(0, comma);
+    only = only && (name == "CPU" || name == "BLAS" || name == "OpenBLAS" || name == "AMX" || name == "LLAMAFILE");
+    backends.remove_prefix(std::min(comma + 1, backends.size()));
+  }
+  return only && gpu.empty();
+}
+
 std::string TextOf(const Json& row, const char* key) {
   const auto it = row.find(key);
   return it == row.end() ? "" : it->is_string() ? it->get<std::string>() : it->dump();
@@ -85,6 +98,10 @@ class Bench : public Subject {
       for (const std::string& v : values) all += (all.empty() ? "" : ",") + v;
       output.resolved[key] = all;
     }
+    // llama-bench repeats the -ngl that was typed; a build without a GPU backend, or a machine without a GPU, has no layer there.
+    if (llama_ && output.resolved.contains("n_gpu_layers") &&
+        OnCpuOnly(TextOf(rows[0], "backends"), TextOf(rows[0], "gpu_info")))
+      output.resolved["n_gpu_layers"] = "0";
     const Json& first = rows[0];
     if (number_of(first, "model_size") > 0) output.measures.model_bytes = number_of(first, "model_size");
     output.measures.missing["ttft_ms"] = "bench gives no first token";
