@@ -364,7 +364,8 @@ void AddBench(CLI::App& root, Invocation& invocation) {
       ->capture_default_str();
   app->add_option("--ctv,--cache-type-v", o->v_types, "types of cached values")->capture_default_str();
   app->add_option("--kv-page", o->page, "tokens per KV page")->capture_default_str();
-  app->add_option("--fa,--flash-attn", o->flash_attention, "auto, on, or off: all scores before one softmax")
+  app->add_option("--fa,--flash-attn", o->flash_attention,
+                  "auto, on (as -fa alone), or off: all scores before one softmax")
       ->capture_default_str();
   app->add_option("--fusion", o->fusions, FusionHelp() + " (may be given more than once)")
       ->allow_extra_args(false)

@@ -13,6 +13,7 @@
 #include "ceilings.h"
 #include "doctor_check.h"
 #include "lab/diagnose/interventions.h"
+#include "lab/monitor/nvml.h"
 #include "lab/quiet.h"
 
 namespace ridge::app {
@@ -105,6 +106,18 @@ Check CheckBlas() {
 }
 
 Check CheckCuda() {
+  if (const auto nvml = lab::Nvml::Load(); nvml && nvml->gpus() > 0) {
+    std::string all;
+    for (int i = 0; i < nvml->gpus(); i++) {
+      const auto capability = nvml->ComputeCapability(i);
+      all += fmt::format("{}GPU {}: {}, compute capability {}", i == 0 ? "" : "; ", i, nvml->Name(i),
+                         capability ? *capability : "not told");
+    }
+    return {"cuda_architecture", State::kWarn,
+            fmt::format("{}; driver {}; this build has no CUDA kernels", all, nvml->driver()),
+            "the GPU stays idle with this build: use a runtime with CUDA for it, built for that compute capability "
+            "(CMAKE_CUDA_ARCHITECTURES)"};
+  }
   std::ifstream file("/proc/driver/nvidia/version");
   std::string line;
   if (!std::getline(file, line))

@@ -7,6 +7,7 @@
 #include "doctor_check.h"
 #include "lab/evidence/bundle.h"
 #include "lab/evidence/seal.h"
+#include "profile.h"
 #include "pull_progress.h"
 #include "service/runtime.h"
 
@@ -70,6 +71,30 @@ Check CheckContext(const service::Runtime& runtime) {
   return {"context", State::kOk, evidence};
 }
 
+// Is the size of a prompt's step tuned, or the default's guess?
+Check CheckBatch(const service::Runtime& runtime, const std::string& path) {
+  const auto profile = Profile::Stored(path);
+  if (profile && profile->chunk_tokens)
+    return {"batch", State::kOk,
+            fmt::format("prompts in steps of {} tokens, as ridge tune found here ({})", *profile->chunk_tokens,
+                        profile->path)};
+  return {
+      "batch", State::kWarn,
+      fmt::format("prompts in steps of {} tokens, the default: {}", runtime.chunk_tokens(),
+                  profile ? "ridge tune searched other settings only" : "never tuned for this model on this machine"),
+      "ridge tune -m MODEL finds the fastest; how many requests at once pay is told by ridge lab run batched"};
+}
+
+Check CheckFlashAttention(const service::Runtime& runtime, const std::string& path) {
+  const service::MemoryPlan& m = runtime.memory();
+  if (m.kv_pages == 0) return {"flash_attention", State::kNotApplicable, "this model keeps no keys and values"};
+  const std::string paged = fmt::format("keys and values in {} pages of {} tokens", m.kv_pages, m.page_tokens);
+  const auto profile = Profile::Stored(path);
+  if (profile && profile->flash_attention.value_or("") == "off")
+    return {"flash_attention", State::kOk, fmt::format("off, as ridge tune found here ({}); {}", profile->path, paged)};
+  return {"flash_attention", State::kOk, "on (the default of -fa), scores of a prompt are never held whole; " + paged};
+}
+
 Check CheckQuality(const ModelQuestion& q) {
   constexpr const char* kRemedy =
       "hold it against its best format: ridge perplexity --save-reference, then ridge kld; or ridge lab run format, "
@@ -106,8 +131,9 @@ Result<std::vector<Check>> ModelChecks(const ModelQuestion& q) {
       const auto runtime,
       service::Runtime::Load(
           {.path = path, .isa = forced == nullptr ? "" : forced, .context_tokens = q.context, .dry_run = true}));
-  return std::vector<Check>{CheckFormat(*runtime), CheckWidestIsa(*runtime), CheckKvBudget(*runtime),
-                            CheckContext(*runtime), CheckQuality(q)};
+  return std::vector<Check>{CheckFormat(*runtime),  CheckWidestIsa(*runtime),   CheckKvBudget(*runtime),
+                            CheckContext(*runtime), CheckBatch(*runtime, path), CheckFlashAttention(*runtime, path),
+                            CheckQuality(q)};
 }
 
 }  // namespace ridge::app

@@ -44,7 +44,8 @@ std::vector<std::string> Normalize(CLI::App& root, int argc, char** argv) {
     if (!args.empty() && candidate->get_name() == args[0]) command = candidate;
   }
   bool value = false;  // the argument is what the option before it asked for: not to be touched
-  for (std::string& arg : args) {
+  for (size_t i = 0; i < args.size(); i++) {
+    std::string& arg = args[i];
     if (command == nullptr) break;
     if (std::exchange(value, false) || arg.size() < 2 || arg[0] != '-') continue;
     const std::string name = arg.substr(0, arg.find('='));
@@ -54,6 +55,11 @@ std::vector<std::string> Normalize(CLI::App& root, int argc, char** argv) {
       arg = "-" + arg;
     }
     const CLI::Option* option = command->get_option_no_throw(arg);
+    // A switch for years, and so in every course: -fa with nothing behind it, or another flag, is -fa on.
+    if (option != nullptr && option->check_lname("fa") && (i + 1 == args.size() || args[i + 1].starts_with('-'))) {
+      arg += "=on";
+      continue;
+    }
     value = option != nullptr && option->get_items_expected_max() > 0;
   }
   std::reverse(args.begin(), args.end());  // CLI11 takes its arguments from the back

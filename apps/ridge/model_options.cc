@@ -74,11 +74,10 @@ void ModelOptions::Add(CLI::App* app, Profiles profiles) {
   v_option_ = app->add_option("--ctv,--cache-type-v", v_type_,
                               "-ctv: type of the V cache, chosen independently: f16, bf16, f32, q8_0 or q4_0")
                   ->capture_default_str();
-  flash_option_ =
-      app->add_option(
-             "--fa,--flash-attn", flash_attention_,
-             "-fa: auto, on, or off: all scores before one softmax, slower and with other bits (an experiment)")
-          ->capture_default_str();
+  flash_option_ = app->add_option("--fa,--flash-attn", flash_attention_,
+                                  "-fa: auto, on (as -fa alone), or off: all scores before one softmax, slower and "
+                                  "with other bits (an experiment)")
+                      ->capture_default_str();
   app->add_option("--fusion", fusion_, FusionHelp())->capture_default_str();
   app->add_option("--ngl,--gpu-layers,--n-gpu-layers", gpu_layers_,
                   "-ngl: accepted and resolved to 0, with the reason: this build computes on the CPU only");

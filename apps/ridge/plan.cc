@@ -19,7 +19,7 @@ namespace ridge::app {
 namespace {
 
 struct Options {
-  std::string memory, device = "this", task = "chat", k_type, model;
+  std::string memory, device = "this", task = "chat", k_type, model, scenario;
   int64_t context = 4096, concurrency = 1, chunk = 512, most = 12;
   std::optional<int> threads;
   bool all = false;
@@ -169,7 +169,16 @@ Status Plan(const Options& o, Output& out) {
                      .chunk = o.chunk,
                      .kv_value_bytes = backend::ValueBytes(kv),
                      .kv_type = std::string(backend::Name(kv))};
-  const std::string_view scenario = lab::ScenarioOf(task->task, o.concurrency, d.budget.usable());
+  std::string_view scenario = lab::ScenarioOf(task->task, o.concurrency, d.budget.usable());
+  if (!o.scenario.empty()) {
+    const auto rule = std::ranges::find(lab::RuntimeRules(), o.scenario, &lab::RuntimeRule::scenario);
+    if (rule == lab::RuntimeRules().end())
+      return Fail(Code::kUsage, "unknown scenario")
+          .Where("--scenario")
+          .Found(o.scenario)
+          .Expected("single, edge, concurrent, batch or agents");
+    scenario = rule->scenario;
+  }
   std::optional<Exact> exact;
   std::vector<lab::Candidate> candidates;
   if (!o.model.empty()) {
@@ -281,6 +290,9 @@ void AddPlan(CLI::App& root, Invocation& invocation) {
       ->capture_default_str();
   app->add_option("--context,-c,--ctx-size", o->context, "tokens of one request")->capture_default_str();
   app->add_option("--concurrency,--np", o->concurrency, "requests at once")->capture_default_str();
+  app->add_option("--scenario", o->scenario,
+                  "how it is served: single, edge, concurrent, batch or agents (default: by --task, --concurrency and "
+                  "memory)");
   app->add_option("--task", o->task, "chat, code, extraction, math, rag, agent or edge")->capture_default_str();
   app->add_option("--ctk,--cache-type-k", o->k_type, "type of the KV cache (default: the task's)");
   app->add_option("--ub,--ubatch-size", o->chunk, "-ub: prompt tokens of one step")->capture_default_str();

@@ -67,6 +67,10 @@ class KvTypesTest(unittest.TestCase):
             config = self.document("run", "-m", self.model, "-p", "a", "-n", "1", "-fa", value)["config"]
             self.assertEqual(config["flash_attn"], shown)
             self.assertEqual("other bits" in config["flash_attn_reason"], shown == "off")
+        # As the course types it: a switch, with another flag behind it or nothing.
+        for args in (["-fa", "--cache-type-k", "q8_0", "--cache-type-v", "q8_0"], ["--cache-type-k", "q8_0", "--cache-type-v", "q8_0", "-fa"], ["--cache-type-k", "q8_0", "-ctv", "q8_0", "--flash-attn"]):
+            config = self.document("run", "-m", self.model, "-p", "a", "-n", "1", *args)["config"]
+            self.assertEqual((config["flash_attn"], config["type_k"], config["type_v"]), ("on", "q8_0", "q8_0"))
 
     def test_bench_says_what_it_ran(self):
         row = self.document("bench", "-m", self.model, "-p", "0", "-n", "2", "-d", "300", "-r", "1", "-ctk", "q8_0", "-ctv", "q4_0", "-fa", "off")[0]

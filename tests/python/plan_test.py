@@ -41,6 +41,9 @@ class Plan(unittest.TestCase):
         pick = lambda d: next(c for c in d["candidates"] if (c["model"], c["format"]) == ("Qwen3 8B", "Q4_K_M"))
         self.assertEqual(pick(more)["kv_bytes"], 8 * pick(large)["kv_bytes"])
         self.assertEqual([r["scenario"] for r in more["runtimes"] if r["chosen"]], ["concurrent"])
+        batch = document("plan", "--memory", "64GB", "--scenario", "batch")
+        self.assertEqual([r["scenario"] for r in batch["runtimes"] if r["chosen"]], ["batch"])
+        self.assertIn(b"single, edge, concurrent, batch or agents", ridge("plan", "--scenario", "fast").stderr)
 
     def test_tasks(self):
         for task, least, kv in (("math", "Q6_K", "f16"), ("code", "Q5_K_M", "f16"), ("rag", "Q4_K_M", "q8_0")):
@@ -310,7 +313,7 @@ class Files(unittest.TestCase):
     def test_doctor_on_a_model(self):
         checks = {c["id"]: c for c in document("doctor", "-m", self.model)["checks"]}
         for name in ("swap", "numa", "virtual_machine", "steal", "cpu_time", "thermal_throttling", "quota_throttling", "swapping", "memory_speed", "blas", "cuda_architecture",
-                     "format_accelerated", "widest_isa", "kv_budget", "context", "quality_regression"):
+                     "format_accelerated", "widest_isa", "kv_budget", "context", "batch", "flash_attention", "quality_regression"):
             self.assertIn(name, checks)
         for c in checks.values():
             self.assertTrue(c["evidence"])

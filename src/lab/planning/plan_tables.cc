@@ -93,6 +93,8 @@ const std::vector<RuntimeRule>& RuntimeRules() {
       {"edge", "ridge, llama.cpp", "no dependencies, all GGUF types, and memory that is planned before it is taken"},
       {"concurrent", "ridge serve on a CPU; vLLM where there is a GPU",
        "continuous batching reads the weights once for all requests; paged KV keeps many of them in memory"},
+      {"batch", "ridge serve with many requests at once on a CPU; vLLM or SGLang where there is a GPU",
+       "nobody waits, so many sequences at once: each reading of the weights serves all of them"},
       {"agents", "ridge serve with its prefix cache on a CPU; SGLang where there is a GPU",
        "turns and system prompts share their beginnings: what is cached is not computed again"},
   };
