@@ -45,6 +45,11 @@ int nvmlDeviceGetPowerUsage(void* d, unsigned* mw) { *mw = 123456; return d == (
 int nvmlDeviceGetTotalEnergyConsumption(void* d, u64* mj) { static u64 e = 1000; *mj = e += 1000; return 0; }
 int nvmlDeviceGetClockInfo(void* d, int type, unsigned* mhz) { *mhz = type == 1 ? 1500 : type == 2 ? 2600 : 0; return 0; }
 int nvmlDeviceGetCurrentClocksThrottleReasons(void* d, u64* bits) { *bits = 0x44; return 0; }
+int nvmlDeviceGetCudaComputeCapability(void* d, int* major, int* minor) { *major = 9; *minor = 0; return 0; }
+int nvmlDeviceGetMaxClockInfo(void* d, int type, unsigned* mhz) { *mhz = type == 1 ? 1980 : type == 2 ? 3201 : 0; return 0; }
+int nvmlDeviceGetMemoryBusWidth(void* d, unsigned* bits) { *bits = 6144; return 0; }
+int nvmlDeviceGetMaxPcieLinkGeneration(void* d, unsigned* v) { *v = 5; return 0; }
+int nvmlDeviceGetMaxPcieLinkWidth(void* d, unsigned* v) { *v = 16; return 0; }
 struct process { unsigned pid; u64 bytes; unsigned gi, ci; };
 int nvmlDeviceGetComputeRunningProcesses_v3(void* d, unsigned* n, struct process* p) {
   if (d == (void*)2) { *n = 0; return 0; }
@@ -72,6 +77,19 @@ class Live(unittest.TestCase):
             done = subprocess.run(
                 [RIDGE, "monitor", "--count", "2", "--interval", "20", "--pid", str(os.getpid()), "--json"],
                 env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+            doctor = subprocess.run([RIDGE, "doctor", "--json"], env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+            # An experiment that nothing can be run of still has the machine's account.
+            toml = os.path.join(folder, "e.toml")
+            with open(toml, "w", encoding="utf-8") as file:
+                file.write('[experiment]\nname = "x"\n[base]\nm = "x"\n[variable]\nflag = "ngl"\nvalues = ["0", "99"]\n[not_run]\n99 = "a test"\n')
+            subprocess.run([RIDGE, "lab", "run", toml, "-o", os.path.join(folder, "e.lab")], env=env, stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True)
+            with open(os.path.join(folder, "e.lab", "environment.json"), encoding="utf-8") as file:
+                machine = json.load(file)["mlperf"]
+        self.assertIn("Fake GPU, compute capability 9.0", {c["id"]: c for c in json.loads(doctor.stdout)["checks"]}["cuda_architecture"]["evidence"])
+        told = {"accelerators_per_node": 2, "accelerator_model_name": "Fake GPU, compute capability 9.0", "accelerator_memory_capacity": "16.0 GiB",
+                "accelerator_frequency": "1980 MHz at most", "accelerator_host_interconnect": "PCIe generation 5, 16 lanes at most",
+                "accelerator_memory_configuration": "6144 bits wide, 3201 MHz at most"}
+        self.assertEqual({name: machine[name]["value"] for name in told}, told)
         d = json.loads(done.stdout)
         self.assertNotIn("NVIDIA GPU", {m["what"] for m in d["missing"]})
         fields, reasons = d["samples"][1]["fields"], d["samples"][1]["reasons"]

@@ -13,6 +13,7 @@
 
 #include "base/json_text.h"
 #include "base/read_file.h"
+#include "lab/evidence/memory_modules.h"
 #include "lab/machine.h"
 #include "lab/monitor/nvml.h"
 #include "lab/monitor/recorded.h"
@@ -89,6 +90,36 @@ Answer OfAccelerator(const Reader& r) { return Unknown(HasGpu(r) ? kNotTold : kN
 Answer AcceleratorMemory(const Reader& r) {
   const auto mb = r.nvml && r.nvml->gpus() > 0 ? r.nvml->MemoryMb(0) : std::nullopt;
   return mb ? Known(fmt::format("{:.1f} GiB", *mb / 1024), "NVML, GPU 0") : OfAccelerator(r);
+}
+
+Answer FromNvml(const Reader& r, std::string (*read)(const Nvml&)) {
+  const std::string text = r.nvml && r.nvml->gpus() > 0 ? read(*r.nvml) : "";
+  return text.empty() ? OfAccelerator(r) : Known(text, "NVML, GPU 0");
+}
+
+Answer AcceleratorFrequency(const Reader& r) {
+  return FromNvml(r, [](const Nvml& nvml) {
+    const auto mhz = nvml.MaxClockMhz(0, false);
+    return mhz ? fmt::format("{:.0f} MHz at most", *mhz) : std::string();
+  });
+}
+
+Answer AcceleratorLink(const Reader& r) {
+  return FromNvml(r, [](const Nvml& nvml) { return nvml.Link(0); });
+}
+
+Answer AcceleratorMemoryKind(const Reader& r) {
+  return FromNvml(r, [](const Nvml& nvml) {
+    const auto mhz = nvml.MaxClockMhz(0, true), bits = nvml.MemoryBusBits(0);
+    std::string text = bits ? fmt::format("{:.0f} bits wide", *bits) : "";
+    if (mhz) text += fmt::format("{}{:.0f} MHz at most", text.empty() ? "" : ", ", *mhz);
+    return text;
+  });
+}
+
+Answer MemoryModulesOf(const Reader& r) {
+  return Told(MemoryModules(ReadAll(r.At("/sys/firmware/dmi/tables/DMI"))), "/sys/firmware/dmi/tables/DMI",
+              "the firmware's table of modules (/sys/firmware/dmi/tables/DMI) is not there, or only root may read it");
 }
 
 Answer Accelerators(const Reader& r) {
@@ -280,7 +311,7 @@ constexpr FieldOf kFields[] = {
     {"other_software_stack", Software},
     {"host_processor_frequency", Frequency},
     {"host_processor_caches", Caches},
-    {"host_memory_configuration", [](const Reader&) { return Unknown("modules are told by dmidecode, to root only"); }},
+    {"host_memory_configuration", MemoryModulesOf},
     {"host_processor_interconnect",
      [](const Reader& r) {
        const Answer packages = Packages(r);
@@ -290,11 +321,11 @@ constexpr FieldOf kFields[] = {
     {"host_networking", Networking},
     {"host_networking_topology",
      [](const Reader&) { return Unknown("no run of this lab leaves the machine's loopback unless its URL says so"); }},
-    {"accelerator_frequency", OfAccelerator},
-    {"accelerator_host_interconnect", OfAccelerator},
+    {"accelerator_frequency", AcceleratorFrequency},
+    {"accelerator_host_interconnect", AcceleratorLink},
     {"accelerator_interconnect", OfAccelerator},
     {"accelerator_interconnect_topology", OfAccelerator},
-    {"accelerator_memory_configuration", OfAccelerator},
+    {"accelerator_memory_configuration", AcceleratorMemoryKind},
     {"accelerator_on-chip_memories", OfAccelerator},
     {"cooling", Cooling},
     {"hw_notes", HardwareNotes},

@@ -1,5 +1,7 @@
 #include "lab/evidence/environment.h"
 
+#include "lab/evidence/memory_modules.h"
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -33,6 +35,35 @@ TEST(Environment, HasAll35FieldsEachKnownOrWithItsReason) {
   EXPECT_FALSE(HardwareOf("no json"));
 }
 
+// A memory device of an SMBIOS table, with two texts behind it.
+std::string Module(unsigned size, unsigned type, unsigned speed, unsigned extended) {
+  std::string area(0x28, '\0');
+  area[0] = 17, area[1] = 0x28;
+  const auto put = [&](size_t at, unsigned value, size_t bytes) {
+    for (size_t i = 0; i < bytes; i++) area[at + i] = static_cast<char>(value >> (8 * i));
+  };
+  put(0x0c, size, 2), put(0x12, type, 1), put(0x15, speed, 2), put(0x1c, extended, 4);
+  return area + "DIMM 0" + std::string(1, '\0') + "maker" + std::string(2, '\0');
+}
+
+TEST(Environment, MemoryModulesOfTheFirmwaresTable) {
+  std::string bios("\x00\x06\x00\x00\x01\x02", 6);
+  bios += std::string(2, '\0');  // without texts
+  const std::string end("\x7f\x04\xfe\xff\x00\x00", 6);
+  EXPECT_EQ(
+      MemoryModules(bios + Module(0x7fff, 0x1a, 3200, 65536) + Module(0, 0x1a, 0, 0) + Module(512, 2, 0xffff, 0) + end),
+      "1 x 512 MiB memory, 1 x 64 GiB DDR4 3200 MT/s");
+  EXPECT_EQ(MemoryModules(bios + end + Module(0x4000, 0x22, 4800, 0)), "");  // nothing is read behind the end
+  EXPECT_EQ(MemoryModules(Module(0xffff, 0x22, 4800, 0)), "");               // of a size that is not known
+  // Cut anywhere: what is whole is told, and no byte behind is read.
+  const std::string two = Module(0x4000, 0x22, 4800, 0) + Module(0x2000, 0x22, 4800, 0);
+  for (size_t n = 0; n <= two.size(); n++) {
+    const std::string cut(two.begin(), two.begin() + static_cast<ptrdiff_t>(n));
+    const std::string said = MemoryModules(cut);
+    EXPECT_EQ(said.find("8 GiB") != std::string::npos, n >= two.size() - 14) << n;
+  }
+}
+
 TEST(Environment, ReadsWhatAMachineTells) {
   const fs::path root = fs::path(::testing::TempDir()) / ("ridge-environment-" + std::to_string(getpid()));
   fs::remove_all(root);
@@ -56,6 +87,7 @@ TEST(Environment, ReadsWhatAMachineTells) {
   put("sys/class/net/eth0/device/vendor", "x");
   put("sys/class/net/eth0/speed", "1000\n");
   put("var/lib/nvpmodel/status", "pmode:0002\n");
+  put("sys/firmware/dmi/tables/DMI", Module(0x4000, 0x22, 4800, 0) + Module(0x4000, 0x22, 4800, 0));
   const auto e = Environment({.sys_root = root.string()});
   const auto value = [&](const char* name) { return e["mlperf"][name]["value"]; };
   EXPECT_EQ(value("system_name"), "NVIDIA Jetson Orin Nano");
@@ -66,6 +98,7 @@ TEST(Environment, ReadsWhatAMachineTells) {
   EXPECT_EQ(value("accelerator_model_name"), "NVIDIA H200");
   EXPECT_TRUE(value("accelerator_memory_capacity").is_null());
   EXPECT_EQ(value("cooling"), "pwm-fan");
+  EXPECT_EQ(value("host_memory_configuration"), "2 x 16 GiB DDR5 4800 MT/s");
   EXPECT_EQ(value("host_storage_type"), "nvme0n1 not rotational");
   EXPECT_EQ(value("host_networking"), "eth0 1000 Mbit/s");
   EXPECT_EQ(value("system_type_detail"), "virtual machine");

@@ -66,12 +66,12 @@ std::string ForestSvg(const std::vector<ForestGroup>& groups, const ForestWords&
   for (const ForestGroup& g : groups) {
     const double bottom = y + kHead + kRow * static_cast<double>(g.rows.size()) - 4;
     out += Rect(x(std::exp(-g.floor)), y + 6, x(std::exp(g.floor)) - x(std::exp(-g.floor)), bottom - y - 6, "#e4e8ed");
-    out += Text(0, y + 20, "start", g.title, kInk, "font-weight=\"600\"");
+    out += FittedText(0, y + 20, kLeft - 14, "start", g.title, kInk, "font-weight=\"600\"");
     y += kHead;
     for (const ForestRow& r : g.rows) {
       const char* colour = r.tone > 0 ? kBetter : r.tone < 0 ? kWorse : kSame;
       const double mid = y + kRow / 2 - 2;
-      out += Text(14, mid + 4.5, "start", r.label);
+      out += FittedText(14, mid + 4.5, kLeft - 28, "start", r.label);
       if (r.low && r.high && *r.low > 0) {
         out += Line(x(*r.low), mid, x(*r.high), mid, colour, "stroke-width=\"2.5\"");
         for (const double end : {*r.low, *r.high})
@@ -83,7 +83,7 @@ std::string ForestSvg(const std::vector<ForestGroup>& groups, const ForestWords&
                                  "stroke-width=\"2\"/>\n",
                                  x(*r.ratio), mid, colour)
                            : Rect(x(*r.ratio) - 5, mid - 5, 10, 10, colour);
-      out += Text(kWidth - kRight + 14, mid + 4.5, "start", r.note, colour);
+      out += FittedText(kWidth - kRight + 14, mid + 4.5, kRight - 14, "start", r.note, colour);
       y += kRow;
     }
   }
@@ -94,7 +94,7 @@ std::string ForestSvg(const std::vector<ForestGroup>& groups, const ForestWords&
 }
 
 std::string RoofSvg(const Roofline& r, const std::vector<RoofPoint>& points, const RoofWords& words) {
-  constexpr double kHeight = 440, kLeft = 66, kTop = 16, kBottom = 52, kLegend = 330;
+  constexpr double kHeight = 440, kLeft = 66, kTop = 16, kBottom = 52, kRoofs = 130, kLegend = 330 + kRoofs;
   const double plot_w = kWidth - kLeft - kLegend, plot_h = kHeight - kTop - kBottom;
   struct Roof {
     std::string name;
@@ -133,6 +133,9 @@ std::string RoofSvg(const Roofline& r, const std::vector<RoofPoint>& points, con
   // The best ISA's first: labels that would lie on one that is there are left out.
   std::ranges::sort(roofs, {}, [](const Roof& roof) { return std::pair(!roof.best, roof.gops); });
   std::vector<double> labels;
+  // Labels are drawn after all lines and marks, on a white rim; those of marks that lie together go one below the other.
+  std::string named;
+  constexpr const char* kRim = "stroke=\"#fff\" stroke-width=\"3\" paint-order=\"stroke\"";
   double highest = std::pow(10, bottom);
   for (const Roof& roof : roofs) {
     if (roof.gops < std::pow(10, bottom)) continue;  // far below what is shown
@@ -142,8 +145,8 @@ std::string RoofSvg(const Roofline& r, const std::vector<RoofPoint>& points, con
                 roof.best ? "stroke-width=\"2\"" : "stroke-dasharray=\"4 4\" opacity=\"0.7\"");
     if (std::ranges::any_of(labels, [&](double at) { return std::abs(y(roof.gops) - at) < 13; })) continue;
     labels.push_back(y(roof.gops));
-    out += Text(kLeft + plot_w - 4, y(roof.gops) - 4, "end", fmt::format("{} {:.0f}", roof.name, roof.gops),
-                roof.best ? kInk : kSoft, "font-size=\"12\"");
+    named += Text(kLeft + plot_w + 6, y(roof.gops) + 4, "start", fmt::format("{} {:.0f}", roof.name, roof.gops),
+                  roof.best ? kInk : kSoft, "font-size=\"12\"");
   }
   const double start = std::max(std::pow(10, left), std::pow(10, bottom) / slope),
                end = std::min(highest / slope, std::pow(10, right));
@@ -157,6 +160,7 @@ std::string RoofSvg(const Roofline& r, const std::vector<RoofPoint>& points, con
       EscapeHtml(fmt::format("{} {:.1f} GB/s", words.read, slope)));
   double legend = kTop + 12;
   int number = 1;
+  std::vector<std::pair<double, double>> numbers;  // where they stand
   for (const RoofPoint& p : points) {
     if (!(p.intensity > 0 && p.gops > 0)) continue;
     const std::string colour = ArmColour(p.arm);
@@ -166,13 +170,23 @@ std::string RoofSvg(const Roofline& r, const std::vector<RoofPoint>& points, con
                       : Rect(cx - 5.5, cy - 5.5, 11, 11, colour, "stroke=\"#fff\"");
     };
     out += mark(x(p.intensity), y(p.gops));
-    out += Text(x(p.intensity) + 9, y(p.gops) + 4, "start", fmt::format("{}", number), kInk,
-                "font-size=\"11\" font-weight=\"600\"");
-    out += mark(kLeft + plot_w + 28, legend - 4) +
-           Text(kLeft + plot_w + 42, legend, "start", fmt::format("{}  {}", number, p.label));
+    const double at_x = x(p.intensity) + 9;
+    double at_y = y(p.gops) + 4;
+    const auto taken = [&] {
+      return std::ranges::any_of(
+          numbers, [&](const auto& n) { return std::abs(n.first - at_x) < 18 && std::abs(n.second - at_y) < 12; });
+    };
+    while (taken()) at_y += 12;
+    numbers.emplace_back(at_x, at_y);
+    named += Text(at_x, at_y, "start", fmt::format("{}", number), kInk,
+                  std::string("font-size=\"11\" font-weight=\"600\" ") + kRim);
+    out += mark(kLeft + plot_w + kRoofs + 8, legend - 4) + FittedText(kLeft + plot_w + kRoofs + 22, legend,
+                                                                      kLegend - kRoofs - 22, "start",
+                                                                      fmt::format("{}  {}", number, p.label));
     legend += 20;
     number++;
   }
+  out += named;
   out += Text(kLeft + plot_w / 2, kHeight - 10, "middle", words.x, kSoft);
   out +=
       fmt::format("<text transform=\"translate(16,{:.0f}) rotate(-90)\" text-anchor=\"middle\" fill=\"{}\">{}</text>\n",
@@ -194,9 +208,7 @@ std::string BarsSvg(const std::vector<Bar>& bars, const std::vector<std::string>
   double legend = kLeft;
   for (size_t i = 0; i < kinds.size() && i < kFills.size(); i++) {
     out += Rect(legend, 4, 13, 13, kFills[i]) + Text(legend + 19, 15, "start", kinds[i], kSoft);
-    double width = 0;  // a letter beyond ASCII is about twice as wide
-    for (const char c : kinds[i]) width += (static_cast<unsigned char>(c) & 0xc0) == 0x80 ? 3.2 : 7.0;
-    legend += 44 + width;
+    legend += 44 + WidthOf(kinds[i]);
   }
   const auto x = [&](double v) { return kLeft + (most > 0 ? v / most : 0) * (kWidth - kLeft - kRight); };
   const double step = Step(most, 6);
@@ -205,7 +217,7 @@ std::string BarsSvg(const std::vector<Bar>& bars, const std::vector<std::string>
   out += Text(kLeft + (kWidth - kLeft - kRight) / 2, height + 34, "middle", unit, kSoft);
   double y = 32;
   for (const Bar& b : bars) {
-    out += Text(14, y + 17, "start", b.label);
+    out += FittedText(14, y + 17, kLeft - 28, "start", b.label);
     double at = 0;
     for (const BarPart& p : b.parts) {
       const size_t kind = std::min<size_t>(static_cast<size_t>(p.kind), kFills.size() - 1);
@@ -213,7 +225,7 @@ std::string BarsSvg(const std::vector<Bar>& bars, const std::vector<std::string>
         out += Rect(x(at), y + 4, x(at + p.value) - x(at), 18, kFills[kind], "stroke=\"#fff\" stroke-width=\"0.5\"");
       at += p.value;
     }
-    out += Text(x(at) + 10, y + 17, "start", b.note, kSoft);
+    out += FittedText(x(at) + 10, y + 17, kWidth - x(at) - 10, "start", b.note, kSoft);
     y += kRow;
   }
   return out + "</svg>\n";
@@ -266,26 +278,43 @@ class Axis {
 
 std::string TimelineSvg(const std::vector<Band>& bands, const std::vector<Panel>& panels,
                         const std::vector<std::pair<size_t, std::string>>& arms, const TimelineWords& words) {
-  constexpr double kLeft = 200, kRight = 20, kPanel = 74, kSpace = 16, kTop = 52;
+  constexpr double kLeft = 200, kRight = 20, kPanel = 74, kSpace = 16, kLine0 = 20;
+  const bool any_out = std::ranges::any_of(bands, &Band::left_out);
+  // The legend takes as many lines as it needs.
+  struct Entry {
+    double x, y, width;
+  };
+  std::vector<Entry> entries;
+  double at_x = kLeft, at_y = 0;
+  const auto place = [&](const std::string& name) {
+    const double width = std::min(40 + WidthOf(name), kWidth - kLeft);
+    if (at_x > kLeft && at_x + width > kWidth) at_x = kLeft, at_y += kLine0;
+    entries.push_back({at_x, at_y, width});
+    at_x += width;
+  };
+  for (const auto& [arm, name] : arms) place(name);
+  if (any_out) place(words.left_out);
+  const double kTop = 52 + at_y, bars = 28 + at_y;
   const Axis axis(bands);
   const auto x = [&](double s) { return kLeft + axis.At(s) / axis.length() * (kWidth - kLeft - kRight); };
   const double bottom = kTop + (kPanel + kSpace) * static_cast<double>(panels.size());
   std::string out = Open(kWidth, bottom + 30, words.seconds);
-  double legend = kLeft;
-  for (const auto& [arm, name] : arms) {
-    out += Rect(legend, 4, 13, 13, ArmColour(arm)) + Text(legend + 19, 15, "start", name, kSoft);
-    double width = 0;
-    for (const char c : name) width += (static_cast<unsigned char>(c) & 0xc0) == 0x80 ? 3.2 : 7.0;
-    legend += 40 + width;
+  for (size_t i = 0; i < arms.size(); i++) {
+    const Entry& e = entries[i];
+    out += Rect(e.x, e.y + 4, 13, 13, ArmColour(arms[i].first)) +
+           FittedText(e.x + 19, e.y + 15, e.width - 21, "start", arms[i].second, kSoft);
   }
-  bool any_out = false;
   for (const Band& b : bands) {
     const double left = x(b.begin_s), width = std::max(0.8, x(b.end_s) - x(b.begin_s) - 0.6);
-    out += Rect(left, 28, width, 14, ArmColour(b.arm), "", b.title);
+    out += Rect(left, bars, width, 14, ArmColour(b.arm), "", b.title);
     out += Rect(left, kTop - 4, width, bottom - kTop - kSpace + 8, ArmColour(b.arm), "opacity=\"0.10\"");
-    if (b.left_out) out += Rect(left, 22, width, 4, kWorse, "", words.left_out), any_out = true;
+    if (b.left_out) out += Rect(left, bars - 6, width, 4, kWorse, "", words.left_out);
   }
-  if (any_out) out += Rect(legend, 9, 13, 4, kWorse) + Text(legend + 19, 15, "start", words.left_out, kSoft);
+  if (any_out) {
+    const Entry& e = entries.back();
+    out += Rect(e.x, e.y + 9, 13, 4, kWorse) +
+           FittedText(e.x + 19, e.y + 15, e.width - 21, "start", words.left_out, kSoft);
+  }
   double y = kTop;
   for (const Panel& p : panels) {
     double low = 1e300, high = -1e300;
@@ -297,7 +326,8 @@ std::string TimelineSvg(const std::vector<Band>& bands, const std::vector<Panel>
     if (p.most) high = std::max(high, *p.most);
     if (high - low < 1e-9 * std::max(1.0, std::abs(high))) high = low + 1;
     const auto to_y = [&](double v) { return y + kPanel - (v - low) / (high - low) * kPanel; };
-    out += Text(0, y + 14, "start", p.title, kInk) + Text(0, y + 31, "start", p.unit, kSoft, "font-size=\"12\"");
+    out += FittedText(0, y + 14, kLeft - 60, "start", p.title, kInk) +
+           Text(0, y + 31, "start", p.unit, kSoft, "font-size=\"12\"");
     for (const double v : {low, high}) {
       out += Line(kLeft, to_y(v), kWidth - kRight, to_y(v), kLine);
       out += Text(kLeft - 8, to_y(v) + (v == low ? 0 : 9), "end", fmt::format("{:.4g}", v), kSoft, "font-size=\"11\"");
@@ -318,7 +348,7 @@ std::string TimelineSvg(const std::vector<Band>& bands, const std::vector<Panel>
   }
   for (const double cut : axis.Cuts()) {
     const double at = kLeft + cut / axis.length() * (kWidth - kLeft - kRight);
-    out += Line(at, 26, at, bottom - kSpace, kSoft, "stroke-dasharray=\"2 4\"");
+    out += Line(at, bars - 2, at, bottom - kSpace, kSoft, "stroke-dasharray=\"2 4\"");
     out += Text(at, bottom - kSpace + 14, "middle", words.gap, kSoft, "font-size=\"11\"");
   }
   const double step = Step(axis.length(), 10);

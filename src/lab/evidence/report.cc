@@ -4,14 +4,25 @@
 
 #include <algorithm>
 
+#include "lab/experiments/catalogue.h"
+
 namespace ridge::lab {
 namespace {
+
+// A ready-made experiment carries its question in both languages.
+std::string QuestionOf(const BundleEvidence& e, const Wording& w) {
+  for (const Ready& ready : ReadyMade()) {
+    if (e.experiment.question == ready.question + " / " + ready.question_zh)
+      return w(ready.question, ready.question_zh);
+  }
+  return e.experiment.question;
+}
 
 void Section(Document& d, const BundleEvidence& e, const Wording& w, bool alone) {
   const int level = alone ? 2 : 3;
   if (!alone) {
     d.Add(Heading{2, e.experiment.name});
-    if (!e.experiment.question.empty()) d.Add(Paragraph{e.experiment.question});
+    if (!e.experiment.question.empty()) d.Add(Paragraph{QuestionOf(e, w)});
   }
   for (Block& block : HomeworkOf(e, w)) {
     if (auto* heading = std::get_if<Heading>(&block)) heading->level += level - 2;
@@ -93,7 +104,8 @@ Document ReportOf(const std::vector<BundleEvidence>& evidences, ReportLanguage l
   const bool alone = evidences.size() == 1;
   if (alone) {
     d.title = evidences[0].experiment.name;
-    d.subtitle = evidences[0].experiment.question;
+    d.subtitle =
+        HomeworkNumber(evidences[0].experiment) > 0 ? "" : QuestionOf(evidences[0], w);  // stands in the answer
   } else {
     d.title = w("Record of experiments", "实验记录");
     d.subtitle = w(fmt::format("{} experiments", evidences.size()), fmt::format("{} 个实验", evidences.size()));

@@ -55,6 +55,10 @@ struct Nvml::Library {
   int (*energy)(Device, unsigned long long*) = nullptr;
   int (*clock)(Device, int, unsigned*) = nullptr;
   int (*slowed)(Device, unsigned long long*) = nullptr;
+  int (*most_clock)(Device, int, unsigned*) = nullptr;
+  int (*bus_bits)(Device, unsigned*) = nullptr;
+  int (*link_generation)(Device, unsigned*) = nullptr;
+  int (*link_lanes)(Device, unsigned*) = nullptr;
   int (*processes)(Device, unsigned*, Process*) = nullptr;
   bool initialized = false;
   std::string driver;
@@ -105,6 +109,10 @@ Result<Nvml> Nvml::Load(const std::string& file) {
   l->Find(l->energy, {"nvmlDeviceGetTotalEnergyConsumption"});
   l->Find(l->clock, {"nvmlDeviceGetClockInfo"});
   l->Find(l->slowed, {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"});
+  l->Find(l->most_clock, {"nvmlDeviceGetMaxClockInfo"});
+  l->Find(l->bus_bits, {"nvmlDeviceGetMemoryBusWidth"});
+  l->Find(l->link_generation, {"nvmlDeviceGetMaxPcieLinkGeneration"});
+  l->Find(l->link_lanes, {"nvmlDeviceGetMaxPcieLinkWidth"});
   l->Find(l->processes, {"nvmlDeviceGetComputeRunningProcesses_v3"});
   if (const int status = init(); status != kSuccess)
     return Fail(Code::kUnavailable, "the NVIDIA driver does not answer").Where(file).Found(l->Words(status));
@@ -144,6 +152,31 @@ std::optional<double> Nvml::MemoryMb(int gpu) const {
   const Device device = library_->devices[static_cast<size_t>(gpu)];
   if (library_->memory == nullptr || library_->memory(device, &m) != kSuccess) return {};
   return static_cast<double>(m.total) / kMiB;
+}
+
+std::optional<double> Nvml::MaxClockMhz(int gpu, bool of_memory) const {
+  unsigned mhz = 0;
+  const Device device = library_->devices[static_cast<size_t>(gpu)];
+  if (library_->most_clock == nullptr ||
+      library_->most_clock(device, of_memory ? kClockMemory : kClockSm, &mhz) != kSuccess)
+    return {};
+  return mhz;
+}
+
+std::optional<double> Nvml::MemoryBusBits(int gpu) const {
+  unsigned bits = 0;
+  const Device device = library_->devices[static_cast<size_t>(gpu)];
+  if (library_->bus_bits == nullptr || library_->bus_bits(device, &bits) != kSuccess) return {};
+  return bits;
+}
+
+std::string Nvml::Link(int gpu) const {
+  unsigned generation = 0, lanes = 0;
+  const Device device = library_->devices[static_cast<size_t>(gpu)];
+  if (library_->link_generation == nullptr || library_->link_lanes == nullptr ||
+      library_->link_generation(device, &generation) != kSuccess || library_->link_lanes(device, &lanes) != kSuccess)
+    return "";
+  return fmt::format("PCIe generation {}, {} lanes at most", generation, lanes);
 }
 
 GpuReading Nvml::Read(int gpu, int64_t pid) const {

@@ -36,6 +36,9 @@ class Nvml {
   std::string Name(int gpu) const;                              // empty: it does not tell
   std::optional<std::string> ComputeCapability(int gpu) const;  // "9.0"
   std::optional<double> MemoryMb(int gpu) const;
+  std::optional<double> MaxClockMhz(int gpu, bool of_memory) const;
+  std::optional<double> MemoryBusBits(int gpu) const;
+  std::string Link(int gpu) const;  // "PCIe generation 5, 16 lanes at most"; empty: it does not tell
   // pid: also the memory that this process holds on the GPU; 0: none.
   GpuReading Read(int gpu, int64_t pid) const;
 
