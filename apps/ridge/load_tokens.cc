@@ -69,11 +69,16 @@ Result<std::string> LoadTokens::Synthetic(const lab::LoadOptions& options, int64
       high = words - 1;
   }
   std::string prompt = lab::SyntheticPrompt(options, index, low);
-  // What is left is less than a word has.
-  for (int i = 0; i < 64; i++) {
-    RIDGE_ASSIGN_OR_RETURN(const int64_t n, OfPrompt(prompt));
-    if (n >= tokens) break;
-    prompt += " a";
+  // What is left is less than a word has: letters, as long as the sum stays within what was asked for.
+  RIDGE_ASSIGN_OR_RETURN(int64_t n, OfPrompt(prompt));
+  for (bool more = true; more && n < tokens;) {
+    more = false;
+    for (const char* filler : {" a", "a", ".", "!"}) {
+      RIDGE_ASSIGN_OR_RETURN(const int64_t with, OfPrompt(prompt + filler));
+      if (with <= n || with > tokens) continue;
+      prompt += filler, n = with, more = true;
+      break;
+    }
   }
   return prompt;
 }

@@ -133,7 +133,7 @@ std::vector<Offload> OffloadOf(const Recorded& log) {
       const Field* f = row.Find(name);
       return f == nullptr ? std::nullopt : f->value;
     };
-    const auto layers = value("n_gpu_layers"), speed = value("avg_ts");
+    const auto layers = value("n_gpu_layers") ? value("n_gpu_layers") : value("ngl"), speed = value("avg_ts");
     if (!layers || !speed) continue;
     Offload& o = by_layers[*layers];
     o.label = fmt::format("ngl = {}", *layers);

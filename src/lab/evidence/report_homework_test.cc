@@ -80,18 +80,27 @@ TEST(Homework, SixSaysWhichConfigurationIsNearerToMemoryBound) {
   // The same from what llama-bench said on a machine that has a GPU.
   BundleEvidence recorded;
   recorded.experiment = {.name = "homework-6", .flag = "ngl", .values = {"0"}, .not_run = {{"99", "no NVIDIA driver"}}};
-  recorded.recorded =
-      ParseRecorded(
-          R"([{"build_commit": "a", "model_size": 100000000, "n_gpu_layers": 99, "n_prompt": 512, "n_gen": 0, "avg_ts": 9000},
- {"build_commit": "a", "model_size": 100000000, "n_gpu_layers": 99, "n_prompt": 0, "n_gen": 128, "avg_ts": 500},
- {"build_commit": "a", "model_size": 100000000, "n_gpu_layers": 0, "n_prompt": 512, "n_gen": 0, "avg_ts": 70},
- {"build_commit": "a", "model_size": 100000000, "n_gpu_layers": 0, "n_prompt": 0, "n_gen": 128, "avg_ts": 50}])",
-          LogKind::kLlamaBench)
-          .value();
+  recorded.recorded = ParseRecorded(
+                          "[\n"
+                          R"({"model_size": 100000000, "n_gpu_layers": 99, "n_prompt": 512, "n_gen": 0, "avg_ts": 9000},
+ {"model_size": 100000000, "n_gpu_layers": 99, "n_prompt": 0, "n_gen": 128, "avg_ts": 500},
+ {"model_size": 100000000, "n_gpu_layers": 0, "n_prompt": 512, "n_gen": 0, "avg_ts": 70},
+ {"model_size": 100000000, "n_gpu_layers": 0, "n_prompt": 0, "n_gen": 128, "avg_ts": 50}])",
+                          LogKind::kLlamaBench)
+                          .value();
   recorded.recorded_name = "bench.json";
   const std::string shown = TextOf(recorded, ReportLanguage::kChinese);
   EXPECT_NE(shown.find("更接近 memory-bound 的配置：ngl = 99"), std::string::npos) << shown;
   EXPECT_NE(shown.find("没有 NVIDIA 驱动"), std::string::npos);
+  // And as it stands in a course's log.
+  recorded.recorded =
+      ParseRecorded(
+          "| model | size | params | backend | ngl | test | t/s |\n| --- | ---: | ---: | --- | --: | ---: | ---: |\n"
+          "| qwen2 1.5B Q4_K | 1.04 GiB | 1.54 B | CUDA | 99 | pp512 | 9000.00 ± 20.00 |\n"
+          "| qwen2 1.5B Q4_K | 1.04 GiB | 1.54 B | CUDA | 99 | tg128 | 500.00 ± 2.00 |\n")
+          .value();
+  EXPECT_NE(TextOf(recorded).find("| ngl = 99 | 9000 t/s | 500 t/s | 18.0 | - | memory-bound |"), std::string::npos)
+      << TextOf(recorded);
 }
 
 TEST(Homework, WhatWasNotRunIsNotAnsweredButShownFromALog) {

@@ -155,6 +155,7 @@ TEST(Load, ABusyOrLateClientMakesTheRunInvalid) {
   EXPECT_EQ(Report({.rate = 1}, run).invalid.size(), 1u);
   run.client_cpu_s = 0.1;
   EXPECT_TRUE(Report({.rate = 1}, run).invalid.empty());
+  run.duration_s = 60;
   for (int i = 0; i < 50; i++) run.records.push_back(Answered(i, i + 0.05, i + 0.2, 4));
   EXPECT_EQ(Report({.rate = 1}, run).invalid.size(), 1u);
   run.interrupted = true;
