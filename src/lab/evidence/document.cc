@@ -24,7 +24,7 @@ li{margin:4px 0}
 .table{margin:10px 0 18px}
 table{border-collapse:collapse;width:100%;font-size:14px;line-height:1.45}
 th,td{text-align:left;vertical-align:top;padding:7px 10px;border-bottom:1px solid var(--line);overflow-wrap:break-word}
-th{font-weight:600;border-bottom:2px solid var(--ink);white-space:normal;overflow-wrap:normal}
+th{font-weight:600;border-bottom:2px solid var(--ink);white-space:normal;overflow-wrap:normal;word-break:keep-all}
 tbody tr:nth-child(even){background:var(--shade)}
 td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}
 td.n{overflow-wrap:normal}
@@ -141,7 +141,8 @@ struct HtmlWriter {
       out += "<tr>";
       for (size_t i = 0; i < row.size(); i++) {
         std::string kind = row[i].missing ? "missing" : row[i].tone;
-        if (!row[i].missing && i < t.columns.size() && t.columns[i].number) kind += kind.empty() ? "n" : " n";
+        if ((!row[i].missing || row[i].text == "-") && i < t.columns.size() && t.columns[i].number)
+          kind += kind.empty() ? "n" : " n";
         out += fmt::format("<td{}>{}</td>", kind.empty() ? "" : " class=\"" + EscapeHtml(kind) + "\"",
                            Breakable(row[i].text));
       }

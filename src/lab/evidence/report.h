@@ -36,7 +36,8 @@ struct ArmCeiling {
 std::vector<ArmCeiling> CeilingsOf(const BundleEvidence& e, size_t arm);
 
 struct ArmQuality {
-  std::string text;
+  std::string text;   // prompt by prompt
+  std::string brief;  // flag by flag
   bool judged = false, flagged = false;
   std::optional<bool> still_good;  // no more flagged answers than the first value has
 };

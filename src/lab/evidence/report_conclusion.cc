@@ -41,7 +41,7 @@ std::string Effect(const BundleEvidence& e, const Finding& f, const Wording& w) 
   const std::string floor = fmt::format("{:.1f} %", 100 * std::expm1(f.floor));
   if (!f.ratio || !f.low || f.verdict.starts_with("undetermined"))
     return w(fmt::format("{}: {} against {}: {}", f.test, label, reference, f.verdict),
-             fmt::format("{}：{} 与 {} 相比：{}", f.test, label, reference, w.Verdict(f.verdict)));
+             fmt::format("{}：{} 与 {} 相比：{}", w.Test(f.test), label, reference, w.Verdict(f.verdict)));
   const std::string interval =
       w(fmt::format("{:.3f} to {:.3f} with {:.0f} % confidence, {} blocks", *f.low, *f.high, 100 * f.confidence,
                     f.blocks),
@@ -50,13 +50,13 @@ std::string Effect(const BundleEvidence& e, const Finding& f, const Wording& w) 
     return w(
         fmt::format("{}: no difference between {} and {} beyond what identical runs show (ratio {:.3f}, {}; A/A {})",
                     f.test, label, reference, *f.ratio, interval, floor),
-        fmt::format("{}：{} 与 {} 之间没有超出相同运行差异的差别（比值 {:.3f}，{}；A/A {}）", f.test, label, reference,
-                    *f.ratio, interval, floor));
+        fmt::format("{}：{} 与 {} 之间没有超出相同运行差异的差别（比值 {:.3f}，{}；A/A {}）", w.Test(f.test), label,
+                    reference, *f.ratio, interval, floor));
   const std::string of = f.unit == "t/s" ? w("the tokens per second", "每秒 token 数") : w("the figure", "该指标");
   return w(fmt::format("{}: {} gave {:.3f} times {} of {} ({}; identical runs differ by up to {}): {}", f.test, label,
                        *f.ratio, of, reference, interval, floor, f.verdict),
-           fmt::format("{}：{} 的{}是 {} 的 {:.3f} 倍（{}；相同运行相差至多 {}）：{}", f.test, label, of, reference,
-                       *f.ratio, interval, floor, w.Verdict(f.verdict)));
+           fmt::format("{}：{} 的{}是 {} 的 {:.3f} 倍（{}；相同运行相差至多 {}）：{}", w.Test(f.test), label, of,
+                       reference, *f.ratio, interval, floor, w.Verdict(f.verdict)));
 }
 
 // By test: what bound the first value and what binds the others.
@@ -114,7 +114,7 @@ Conclusion ConclusionOf(const BundleEvidence& e, const Wording& w) {
     if (arm == 1 || RunsOf(e, arm).empty()) continue;
     const ArmQuality note = QualityOf(e, arm, w);
     quality += (quality.empty() ? w("Quality: ", "质量：") : w("; ", "；")) +
-               (note.judged ? ArmLabel(e, arm) + w(": ", "：") : "") + note.text;
+               (note.judged ? ArmLabel(e, arm) + w(": ", "：") : "") + note.brief;
     if (!note.judged) break;
   }
   if (!quality.empty()) c.seen.push_back(quality + w(".", "。"));

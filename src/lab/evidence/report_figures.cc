@@ -15,7 +15,7 @@ std::string ForestOf(const BundleEvidence& e, const Wording& w) {
   std::string test;
   for (const Finding& f : e.findings) {
     if (f.arm == 0) {
-      groups.push_back({.title = f.test + " (" + f.unit + ")"});
+      groups.push_back({.title = w.Test(f.test) + " (" + f.unit + ")"});
       continue;
     }
     if (groups.empty()) continue;

@@ -44,7 +44,7 @@ std::vector<std::string> Bottleneck(const BundleEvidence& e, const Wording& w) {
     if (f.arm < 2 || f.value != e.experiment.values.back() || !f.ratio || runs.empty()) continue;
     std::string text = w(fmt::format("{}: {} = {} gives {:.2f} times the speed of {} = {}", f.test, flag, f.value,
                                      *f.ratio, flag, e.experiment.values[0]),
-                         fmt::format("{}：{} = {} 的速度是 {} = {} 的 {:.2f} 倍", f.test, flag, f.value, flag,
+                         fmt::format("{}：{} = {} 的速度是 {} = {} 的 {:.2f} 倍", w.Test(f.test), flag, f.value, flag,
                                      e.experiment.values[0], *f.ratio));
     const Measured* m = TestOf(*runs[0], f.test);
     const auto ceiling = CeilingGbps(e, f.arm);
@@ -209,8 +209,10 @@ std::vector<std::string> Effects(const BundleEvidence& e, const Wording& w) {
   std::vector<std::string> out;
   for (const Finding& f : e.findings) {
     if (f.arm == 1 || !f.median) continue;
-    std::string text = fmt::format("{}{} {} = {}{} {} {}", f.test, w(",", "，"), e.experiment.flag, ShortValue(f.value),
-                                   w(":", "："), Short(*f.median), f.unit);
+    std::string text =
+        w(fmt::format("{}, {} = {}: {} {}", f.test, e.experiment.flag, ShortValue(f.value), Short(*f.median), f.unit),
+          fmt::format("{}，{} = {}：{} {}", w.Test(f.test), e.experiment.flag, ShortValue(f.value), Short(*f.median),
+                      f.unit));
     if (f.arm > 1 && f.ratio)
       text += w(fmt::format(", {:.3f} of that with {}", *f.ratio, ShortValue(e.experiment.values[0])),
                 fmt::format("，是 {} 的 {:.3f} 倍", ShortValue(e.experiment.values[0]), *f.ratio));

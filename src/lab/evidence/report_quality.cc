@@ -24,11 +24,13 @@ ArmQuality QualityOf(const BundleEvidence& e, size_t arm, const Wording& w) {
       const auto it = r.record.output.measures.missing.find("quality");
       if (it != r.record.output.measures.missing.end()) why = it->second;
     }
-    if (arm == 1 && !first.empty()) return {.text = w("as the first value", "同基准值")};
-    return {.text = w("not judged: ", "未判断：") + w.Reason(why)};
+    const std::string text = arm == 1 && !first.empty() ? w("as the first value", "同基准值")
+                                                        : w("not judged: ", "未判断：") + w.Reason(why);
+    return {.text = text, .brief = text};
   }
   // By prompt: the first answer; what was flagged in any run stays flagged. An answer that its limit of tokens has ended is no bad one.
   std::map<std::string, std::string> texts, flags;
+  std::map<std::string, size_t> by_flag;
   size_t truncated = 0;
   for (const EvidenceRun* r : asked) {
     for (const Answer& a : r->record.output.answers) {
@@ -39,6 +41,7 @@ ArmQuality QualityOf(const BundleEvidence& e, size_t arm, const Wording& w) {
           continue;
         }
         std::string& all = flags[a.prompt_id];
+        by_flag[f] += all.find(w.Flag(f)) == std::string::npos;
         if (all.find(w.Flag(f)) == std::string::npos) all += (all.empty() ? "" : w(", ", "、")) + w.Flag(f);
       }
     }
@@ -47,13 +50,21 @@ ArmQuality QualityOf(const BundleEvidence& e, size_t arm, const Wording& w) {
   std::string which;
   for (const auto& [prompt, flag] : flags)
     which += fmt::format("{}{}{}{}", which.empty() ? "" : w("; ", "；"), prompt, w(": ", "："), flag);
+  std::string kinds;
+  for (const auto& [flag, n] : by_flag)
+    kinds += fmt::format("{}{} {}", kinds.empty() ? "" : w(", ", "、"), w.Flag(flag), n);
+  note.brief = flags.empty() ? w(fmt::format("{} answers, none flagged", texts.size()),
+                                 fmt::format("{} 个回答，均无标记", texts.size()))
+                             : w(fmt::format("{} of {} answers flagged ({})", flags.size(), texts.size(), kinds),
+                                 fmt::format("{} 个回答中 {} 个有问题（{}）", texts.size(), flags.size(), kinds));
   note.text = flags.empty() ? w(fmt::format("{} answers, none flagged", texts.size()),
                                 fmt::format("{} 个回答，均无标记", texts.size()))
                             : w(fmt::format("{} of {} answers flagged ({})", flags.size(), texts.size(), which),
                                 fmt::format("{} 个回答中 {} 个有问题（{}）", texts.size(), flags.size(), which));
+  const auto add = [&](const std::string& more) { note.text += more, note.brief += more; };
   if (truncated > 0)
-    note.text += w(fmt::format("; {} ended by the limit of tokens", truncated),
-                   fmt::format("；{} 个因 token 上限而结束", truncated));
+    add(w(fmt::format("; {} ended by the limit of tokens", truncated),
+          fmt::format("；{} 个因 token 上限而结束", truncated)));
   if (arm == 0 || first.empty()) return note;
   const std::vector<Answer>& reference = first[0]->record.output.answers;
   note.still_good = Judge(asked[0]->record.output.answers, reference, "").still_good;
@@ -64,9 +75,9 @@ ArmQuality QualityOf(const BundleEvidence& e, size_t arm, const Wording& w) {
   }
   if (compared == 0) return note;
   const std::string label = ArmLabel(e, 0);
-  note.text += same == compared ? w("; word for word as with " + label, "；与 " + label + " 逐字相同")
-                                : w(fmt::format("; {} of {} differ from {}", compared - same, compared, label),
-                                    fmt::format("；{} 个中有 {} 个与 {} 不同", compared, compared - same, label));
+  add(same == compared ? w("; word for word as with " + label, "；与 " + label + " 逐字相同")
+                       : w(fmt::format("; {} of {} differ from {}", compared - same, compared, label),
+                           fmt::format("；{} 个中有 {} 个与 {} 不同", compared, compared - same, label)));
   return note;
 }
 

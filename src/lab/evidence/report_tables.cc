@@ -71,7 +71,7 @@ TableCell Speeds(const BundleEvidence& e, size_t arm, const std::vector<const Ev
   std::string text;
   for (const Finding& f : e.findings) {
     if (f.arm == arm && f.unit == "t/s" && f.median)
-      text += fmt::format("{}{} {}", text.empty() ? "" : " · ", f.test, Short(*f.median));
+      text += fmt::format("{}{} {}", text.empty() ? "" : " · ", w.Test(f.test), Short(*f.median));
   }
   if (!text.empty()) return {.text = text};
   if (const auto v = MedianOf(runs, &Measures::decode_per_second))
@@ -176,7 +176,7 @@ DataTable RecordTable(const std::vector<BundleEvidence>& evidences, const Wordin
                             ? TableCell{fmt::format("{:.0f} MiB", *memory)}
                             : Without(w.Reason(MissingReason(runs, "peak_memory_mib", "the subject runs elsewhere"))),
                         TemperaturePower(runs, w),
-                        {.text = quality.text, .missing = !quality.judged, .tone = quality.flagged ? "bad" : ""},
+                        {.text = quality.brief, .missing = !quality.judged, .tone = quality.flagged ? "bad" : ""},
                         {log}});
     }
     for (const auto& [value, why] : e.experiment.not_run) {
@@ -222,7 +222,7 @@ DataTable EffectTable(const BundleEvidence& e, const Wording& w) {
                                                  "A/A：" + FloorText(f.floor) + " 以内的差异在此没有意义")
                                              : w.Verdict(f.verdict);
     t.rows.push_back(
-        {{f.test},
+        {{w.Test(f.test)},
          {ShortValue(f.value) + (f.arm == 1 ? " (A/A)" : "")},
          f.median ? TableCell{Short(*f.median) + " " + f.unit} : Without(w("no quiet block", "没有安静的区块")),
          f.arm == 0 ? TableCell{"1"}
@@ -287,12 +287,14 @@ DataTable CeilingTable(const BundleEvidence& e, const Wording& w) {
             "the rest: barriers, small operations, the system.",
             "每秒 token 数，以及单个 token 的时间去向：本机最近的上限所需时间（字节数/带宽、运算量/峰值）、kernel "
             "相对该上限的损失，以及其余：同步、小算子、系统。")};
+  bool above = false;
   for (size_t arm = 0; arm < Arms(e.experiment); arm++) {
     if (arm == 1) continue;
     for (const ArmCeiling& c : CeilingsOf(e, arm)) {
       const Ceiling& m = c.median;
+      above = above || m.Largest().value_or(0) > 1.02 * m.seconds;
       std::vector<TableCell> row = {
-          {c.test}, {ShortValue(ValueOf(e.experiment, arm))}, {Short(m.tokens / m.seconds) + " t/s"}};
+          {w.Test(c.test)}, {ShortValue(ValueOf(e.experiment, arm))}, {Short(m.tokens / m.seconds) + " t/s"}};
       const auto largest = m.Largest();
       if (!largest || !(*largest > 0)) {
         row.push_back(Without(w.Reason(m.reason.empty() ? "the subject does not tell what bounds it" : m.reason)));
@@ -310,6 +312,11 @@ DataTable CeilingTable(const BundleEvidence& e, const Wording& w) {
       t.rows.push_back(std::move(row));
     }
   }
+  if (above)
+    t.caption +=
+        w(" More than 100 % means that the ceiling was measured too low: other programs ran meanwhile, or the data fit "
+          "into a cache.",
+          " 超过 100 % 说明上限测得偏低：测量时有其他程序在运行，或数据能放进缓存。");
   return t;
 }
 
@@ -334,9 +341,9 @@ DataTable AccountsTable(const std::vector<BundleEvidence>& evidences, const Word
           if (one.arm == arm && one.test == f.test) all.push_back(one.value);
         }
         if (!f.median && all.empty()) continue;
-        tests +=
-            fmt::format("{}{} {} {}{}", tests.empty() ? "" : ", ", f.test, Short(f.median ? *f.median : Median(all)),
-                        f.unit, f.median ? "" : w(" (disturbed)", "（受干扰）"));
+        tests += fmt::format("{}{} {} {}{}", tests.empty() ? "" : ", ", w.Test(f.test),
+                             Short(f.median ? *f.median : Median(all)), f.unit,
+                             f.median ? "" : w(" (disturbed)", "（受干扰）"));
       }
       if (!tests.empty()) {
         const bool is_bench = subject.find("bench") != std::string::npos;

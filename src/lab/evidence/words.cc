@@ -168,6 +168,21 @@ std::string Wording::Reason(std::string_view english) const {
   return std::string(english);
 }
 
+std::string Wording::Test(std::string_view test) const {
+  if (!chinese()) return std::string(test);
+  // What comes behind is a shape: "decode pp64 tg16 x2".
+  for (const auto& [from, to] : {std::pair<std::string_view, std::string_view>{"decode", "解码"},
+                                 {"prefill", "预填充"},
+                                 {"both", "两者合计"},
+                                 {"first token", "首 token"},
+                                 {"whole answer", "完整回答"},
+                                 {"throughput", "吞吐"}}) {
+    if (test == from || test.starts_with(std::string(from) + " "))
+      return std::string(to) + std::string(test.substr(from.size()));
+  }
+  return std::string(test);
+}
+
 std::string Wording::Flag(std::string_view flag) const {
   if (!chinese()) return std::string(flag);
   for (const auto& [from, to] : {std::pair<std::string_view, std::string_view>{"empty", "空回答"},

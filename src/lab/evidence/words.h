@@ -21,6 +21,7 @@ struct Wording {
     return std::string(chinese() ? chinese_text : english);
   }
   std::string Reason(std::string_view english) const;
+  std::string Test(std::string_view test) const;        // of Measured::test: "first token"; "pp64" stands as it is
   std::string Flag(std::string_view flag) const;        // of Answer::flags
   std::string Verdict(std::string_view verdict) const;  // of Finding::verdict
   std::string Bound(std::string_view bound) const;      // "memory" …

@@ -64,6 +64,9 @@ TEST(Words, ReasonsThatAreJoinedOrHoldFigures) {
   EXPECT_EQ(kChinese.Reason("a line of some log; and more"), "a line of some log; and more");
   EXPECT_EQ(kChinese.Reason(""), "");
   EXPECT_EQ(kChinese.Flag("loop"), "重复");
+  EXPECT_EQ(kChinese.Test("decode pp64 tg16 x2"), "解码 pp64 tg16 x2");
+  EXPECT_EQ(kChinese.Test("first token"), "首 token");
+  EXPECT_EQ(kChinese.Test("pp64"), "pp64");
   EXPECT_EQ(Wording{}.Flag("loop"), "loop");
 }
 
