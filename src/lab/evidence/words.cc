@@ -61,6 +61,7 @@ constexpr std::pair<std::string_view, std::string_view> kReasons[] = {
     {"{} cannot be read: since Linux 5.10 only root may", "{} 无法读取：自 Linux 5.10 起只有 root 可以"},
     {"the kernel refuses (perf_event_paranoid is {}): root may, or CAP_PERFMON",
      "内核拒绝（perf_event_paranoid 为 {}）：root 或 CAP_PERFMON 可以"},
+    {"one for each CPU or thread would take more than {} descriptors", "每个 CPU 或线程一个会占用超过 {} 个描述符"},
     {"this kernel has no perf_event_open", "此内核没有 perf_event_open"},
     {"the process is not there", "进程不存在"},
     {"not read with another root than /", "根目录不是 / 时不读取"},

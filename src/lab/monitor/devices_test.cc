@@ -201,6 +201,14 @@ TEST(PerfCounters, CountAProcessAndNameWhatIsRefused) {
   volatile double sum = 0;
   for (int i = 0; i < 20'000'000; i++) sum = sum + i;
   EXPECT_GT(count(), before);
+  // More CPUs than there are descriptors for: refused as a whole, and what was opened is closed again.
+  const std::vector<int> many(1000, 0);
+  PerfCounters wide({{"task_clock", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1, many},
+                     {"again", PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK, 1, {}}},
+                    getpid());
+  ASSERT_FALSE(wide.refused().empty());
+  EXPECT_EQ(wide.refused()[0].first, "task_clock");
+  EXPECT_EQ(wide.Read().size(), 1u);  // the other one fits again
   const PerfCounters none({{"nothing", 12345, 0, 1, {}}}, getpid());
   EXPECT_TRUE(none.empty());
   ASSERT_EQ(none.refused().size(), 1u);

@@ -20,6 +20,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Descriptors of one set of counters: each CPU, or each thread, takes one for each event, and a process has 1024 of them often.
+constexpr size_t kMostFiles = 192;
+
 std::string FirstLine(const std::string& path) {
   std::ifstream file(path);
   std::string line;
@@ -69,6 +72,7 @@ std::string WhyNot(int error) {
                        FirstLine("/proc/sys/kernel/perf_event_paranoid"));
   if (error == ENOENT || error == ENODEV || error == EOPNOTSUPP || error == EINVAL)
     return "this processor or virtual machine offers no such counter";
+  if (error == EMFILE) return fmt::format("one for each CPU or thread would take more than {} descriptors", kMostFiles);
   if (error == ENOSYS) return "this kernel has no perf_event_open";
   return std::strerror(error);
 }
@@ -135,11 +139,16 @@ std::vector<PerfEvent> MemoryEvents(const std::string& root) {
 }
 
 PerfCounters::PerfCounters(std::vector<PerfEvent> events, int64_t pid) {
+  size_t opened = 0;
   std::map<std::string, size_t> index;  // events of one name are counted together: several controllers
   for (const PerfEvent& event : events) {
     std::vector<int> files;
     int why = ESRCH;
     const auto open = [&](pid_t who, int cpu, bool user_only) {
+      if (opened + files.size() >= kMostFiles) {
+        why = EMFILE;
+        return false;
+      }
       const int fd = OpenEvent(event, who, cpu, user_only);
       if (fd >= 0)
         files.push_back(fd);
@@ -168,6 +177,7 @@ PerfCounters::PerfCounters(std::vector<PerfEvent> events, int64_t pid) {
     }
     const auto [it, fresh] = index.emplace(event.name, open_.size());
     if (fresh) open_.push_back({event.name, event.scale, {}});
+    opened += files.size();
     Open& o = open_[it->second];
     o.files.insert(o.files.end(), files.begin(), files.end());
   }
