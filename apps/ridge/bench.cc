@@ -1,6 +1,7 @@
 // ridge bench: speed of prompt processing and of generation, as llama-bench measures them (no tokenizing, no sampling).
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <optional>
@@ -31,7 +32,7 @@ struct Options {
                       k_types = "f16", v_types = "f16", format = "md";
   std::vector<std::string> pairs, fusions = {"on"};
   int64_t repetitions = 5, page = 32, op_trace = 0;
-  std::optional<int> gpu_layers;
+  std::string gpu_layers;
   std::string flash_attention = "auto", panel_cache, profile;
   bool no_profile = false;
   CLI::App* app = nullptr;  // tells which lists were given
@@ -314,7 +315,16 @@ Status Bench(const Options& o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const BenchFormat format, ParseBenchFormat(out.json ? "json" : o.format));
   if (o.repetitions < 1)
     return Fail(Code::kUsage, "repetitions must be at least 1").Where("-r").Found(std::to_string(o.repetitions));
-  RIDGE_RETURN_IF_ERROR(CheckGpuLayers(o.gpu_layers, o.strict));
+  if (!o.gpu_layers.empty()) {
+    // A list as llama-bench takes it; all of it resolves to no layer, so it makes no more rows.
+    std::string_view numbers = o.gpu_layers;
+    if (numbers == "-1") numbers = "99";  // all layers
+    RIDGE_ASSIGN_OR_RETURN(const std::vector<int64_t> layers, ParseNumbers("-ngl", numbers));
+    RIDGE_RETURN_IF_ERROR(
+        CheckGpuLayers(static_cast<int>(std::min<int64_t>(std::ranges::max(layers), 1 << 20)), o.strict));
+    if (layers.size() > 1)
+      Note("-ngl " + o.gpu_layers + ": the rows of all its values would be the same; there is one");
+  }
   RIDGE_RETURN_IF_ERROR(CheckLists(o));
   if (o.op_trace > 0 && format != BenchFormat::kJson && format != BenchFormat::kJsonLines)
     return Fail(Code::kUsage, "this format has no place for times of ops")
@@ -370,7 +380,8 @@ void AddBench(CLI::App& root, Invocation& invocation) {
   app->add_option("--fusion", o->fusions, FusionHelp() + " (may be given more than once)")
       ->allow_extra_args(false)
       ->capture_default_str();
-  app->add_option("--ngl,--n-gpu-layers", o->gpu_layers, "layers on a GPU: none in this build");
+  app->add_option("--ngl,--n-gpu-layers", o->gpu_layers,
+                  "layers on a GPU, a list too: none in this build, so no more rows");
   app->add_option("--matmul", o->matmul, kMatMulHelp)->capture_default_str();
   AddProfile(app, o->profile, &o->no_profile);
   o->app = app;

@@ -73,6 +73,8 @@ class KvTypesTest(unittest.TestCase):
             self.assertEqual((config["flash_attn"], config["type_k"], config["type_v"]), ("on", "q8_0", "q8_0"))
 
     def test_bench_says_what_it_ran(self):
+        rows = self.document("bench", "-m", self.model, "-p", "4", "-n", "0", "-r", "1", "-ngl", "0,99")  # as llama-bench takes it
+        self.assertEqual([row["n_gpu_layers"] for row in rows], [0])
         row = self.document("bench", "-m", self.model, "-p", "0", "-n", "2", "-d", "300", "-r", "1", "-ctk", "q8_0", "-ctv", "q4_0", "-fa", "off")[0]
         self.assertEqual((row["type_k"], row["type_v"], row["flash_attn"], row["n_depth"]), ("q8_0", "q4_0", False, 300))
 
