@@ -253,6 +253,22 @@ class Handler("""
                 os.kill(int(file.read()), signal.SIGKILL)
         self.assertEqual(self.figures(document), self.ASKED)
 
+    def test_a_command_line_tells_its_bottleneck(self):
+        # What bounds decoding stands in the account of each answer; here of a program that only says so.
+        program = self.program("ridge", r'''#!/bin/sh
+if [ "$1" = --version ]; then echo "ridge fake"; exit; fi
+t=1; while [ $# -gt 0 ]; do case $1 in -t) t=$2;; esac; shift; done
+if [ $t = 1 ]; then bound=\"memory\" share=0.8; else bound=\"arithmetic\" share=0.6; fi
+echo "{\"config\": {\"n_threads\": $t}, \"text\": \"Paris\", \"finish_reason\": \"stop\", \"ttft_ms\": 10, \"predicted_ms\": 90, \"predicted_n\": 10, \"prompt_n\": 5, \"cache_n\": 0, \"prompt_per_second\": 500, \"predicted_per_second\": 100, \"bound\": $bound, \"ceiling_share\": $share, \"ceiling_reason\": null}"
+''')
+        toml = self.experiment("run", 'flag = "t"\nvalues = [1, 2]', 'm = "a.gguf"', "prompts = 2", f'program = "{program}"')
+        document = json.loads(run("run", toml, "--json").stdout)
+        self.assertIn("decode: the bottleneck moved: t = 1: memory bandwidth (80 % of the ceiling), t = 2: arithmetic (60 % of the ceiling).", document["seen"])
+        text = run("report", self.path("e.lab"), "--lang", "en").stdout.decode()
+        self.assertIn("| decode | 1 | 100 t/s | 125 t/s | 80 % | memory bandwidth | 8.00 ms | in the rest | 2.00 ms |", text)
+        checked = json.loads(run("check", self.path("e.lab"), "--rederive", "--json").stdout)
+        self.assertTrue({a["id"]: a["met"] for a in checked["acceptance"]}["bottleneck"])
+
     def test_openvino_without_its_package_says_so(self):
         python = self.program("python", "#!/bin/sh\necho \"ModuleNotFoundError: No module named 'openvino_genai'\" >&2\nexit 1\n")
         toml = self.experiment("openvino", 'flag = "t"\nvalues = [1, 2]', 'm = "model"', "prompts = 1", f'program = "{python}"')

@@ -4,12 +4,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
 #include <nlohmann/json.hpp>
 
 #include "base/json_text.h"
 #include "lab/evidence/environment.h"
 #include "lab/evidence/files.h"
 #include "lab/roofline/roofline_json.h"
+#include "lab/statistics.h"
 
 namespace ridge::lab {
 namespace {
@@ -26,8 +28,43 @@ std::string String(const Json& row, const char* key) {
   return row.contains(key) && row[key].is_string() ? row[key].get<std::string>() : "";
 }
 
+// Of a program that answers and tells what bounds its decoding in the account of each answer: the bound of most, the median of the shares.
+std::vector<Ceiling> CeilingsOfAnswers(const Json& document, const RunOutput& output) {
+  const auto decode = std::ranges::find(output.tests, "decode", &Measured::test);
+  if (!document.contains("requests") || !document["requests"].is_array() || decode == output.tests.end() ||
+      !(decode->value > 0))
+    return {};
+  Ceiling c{.test = decode->test, .seconds = 1 / decode->value, .tokens = 1};
+  std::map<std::string, size_t> votes;
+  std::vector<double> shares;
+  bool told = false;
+  for (const Json& request : document["requests"]) {
+    if (!request.is_object() || !request.contains("timings") || !request["timings"].is_object()) continue;
+    const Json& timings = request["timings"];
+    if (!timings.contains("bound")) continue;
+    told = true;
+    const std::string bound = String(timings, "bound");
+    const auto share = Number(timings, "ceiling_share");
+    if (!bound.empty() && share)
+      votes[bound]++, shares.push_back(*share);
+    else if (c.reason.empty())
+      c.reason = String(timings, "ceiling_reason");
+  }
+  if (!told) return {};
+  if (!votes.empty()) {
+    c.bound = std::ranges::max_element(votes, {}, [](const auto& v) { return v.second; })->first;
+    c.share = Median(shares);
+    c.floor_s = *c.share * c.seconds;
+    c.reason.clear();
+  } else if (c.reason.empty()) {
+    c.reason = "the answers are too short";
+  }
+  return {c};
+}
+
 std::vector<Ceiling> CeilingsOf(const std::string& stdout_text, const RunOutput& output) {
   const Json rows = ParseJsonText<Json>(stdout_text);
+  if (rows.is_object()) return CeilingsOfAnswers(rows, output);
   std::vector<Ceiling> out;
   if (!rows.is_array() || rows.size() != output.tests.size()) return out;
   for (size_t i = 0; i < rows.size(); i++) {
@@ -58,7 +95,7 @@ std::vector<Ceiling> CeilingsOf(const std::string& stdout_text, const RunOutput&
 }  // namespace
 
 std::optional<double> Ceiling::Largest() const {
-  if (!memory_s || !unpack_s || !arithmetic_s) return std::nullopt;
+  if (!memory_s || !unpack_s || !arithmetic_s) return floor_s;
   return std::max({*memory_s, *unpack_s, *arithmetic_s});
 }
 

@@ -21,15 +21,16 @@
 
 namespace ridge::lab {
 
-// What one test of one run says of its ceiling, where the subject is `ridge bench`.
+// What one test of one run says of its ceiling, where the subject is `ridge bench`, or `ridge run`, which tells the share alone.
 struct Ceiling {
   std::string test;
   double seconds = 0;  // of one repetition: the median
   double tokens = 0;   // of one repetition
   double bytes = 0, flops = 0;
   std::optional<double> memory_s, unpack_s, arithmetic_s, kernels_s;  // at the ceilings
-  std::string bound;            // "memory", …; empty: not known, and `reason` says why
-  std::optional<double> share;  // of the ceiling that was reached
+  std::string bound;              // "memory", …; empty: not known, and `reason` says why
+  std::optional<double> share;    // of the ceiling that was reached
+  std::optional<double> floor_s;  // what the nearest ceiling would take, where its parts are not told
   std::string reason;
   std::optional<double> Largest() const;
 };

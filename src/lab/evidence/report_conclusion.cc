@@ -69,9 +69,16 @@ std::vector<std::string> Bottlenecks(const BundleEvidence& e, const Wording& w) 
   const size_t tests = arms[0].size();
   for (size_t test = 0; test < tests; test++) {
     std::string text, first;
-    bool moved = false, known = true;
+    bool moved = false, known = true, all = true;
     for (const auto& [arm, ceilings] : arms) {
-      if (test >= ceilings.size()) continue;
+      if (test >= ceilings.size()) {
+        // As a server beside a command line: it does not tell.
+        if (RunsOf(e, arm).empty()) continue;
+        all = false;
+        text += fmt::format("{}{}{}{}", text.empty() ? "" : w(", ", "，"), ArmLabel(e, arm), w(": ", "："),
+                            w("not told", "未说明"));
+        continue;
+      }
       const Ceiling& m = ceilings[test].median;
       if (m.bound.empty()) {
         known = false;
@@ -86,10 +93,13 @@ std::vector<std::string> Bottlenecks(const BundleEvidence& e, const Wording& w) 
       text += fmt::format("{}{}{}{}{}", text.empty() ? "" : w(", ", "，"), ArmLabel(e, arm), w(": ", "："),
                           w.Bound(m.bound), share);
     }
-    const std::string name = arms[0][test].test;
+    const std::string name = w.Test(arms[0][test].test);
     if (!known)
       out.push_back(w(fmt::format("{}: what bounds it is not known: {}", name, text),
                       fmt::format("{}：瓶颈未知：{}", name, text)));
+    else if (!all)
+      out.push_back(w(fmt::format("{}: the bottleneck, as far as it is told: {}", name, text),
+                      fmt::format("{}：瓶颈（已说明的部分）：{}", name, text)));
     else
       out.push_back(w(fmt::format("{}: the bottleneck {}: {}", name, moved ? "moved" : "stayed where it was", text),
                       fmt::format("{}：瓶颈{}：{}", name, moved ? "移动了" : "没有移动", text)));

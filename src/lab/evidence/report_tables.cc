@@ -257,6 +257,7 @@ std::vector<ArmCeiling> CeilingsOf(const BundleEvidence& e, size_t arm) {
     c.median.unpack_s = median([](const Ceiling& x) { return x.unpack_s; });
     c.median.arithmetic_s = median([](const Ceiling& x) { return x.arithmetic_s; });
     c.median.kernels_s = median([](const Ceiling& x) { return x.kernels_s; });
+    c.median.floor_s = median([](const Ceiling& x) { return x.floor_s; });
     c.median.share = median([](const Ceiling& x) { return x.share; });
     // The bound of most runs.
     std::map<std::string, size_t> votes;
