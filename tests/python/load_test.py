@@ -276,7 +276,7 @@ class OnRidge(unittest.TestCase):
                     self.assertEqual((d["prompt_tokens"], counts["prompt_own"], counts["prompt_usage"]), (want, want, want), more)
                     self.assertEqual([f for f in counts["flags"] if "prompts" in f], [])
                     self.assertEqual(counts["prompts"], d["completed"])
-            self.assertIn("at least", run(url, "--tokenizer", model, "--prompt-tokens", "3", status=1).stderr.decode())
+            self.assertIn("at least", run(url, "--tokenizer", model, "--prompt-tokens", "3", status=2).stderr.decode())
             stub = Stub()
             self.addCleanup(stub.close)
             d = json.loads(run(stub.url, "--tokenizer", model, "--prompt-tokens", "100", "--requests", "3", "--json").stdout)

@@ -99,7 +99,7 @@ TEST(Homework, SixSaysWhichConfigurationIsNearerToMemoryBound) {
           "| qwen2 1.5B Q4_K | 1.04 GiB | 1.54 B | CUDA | 99 | pp512 | 9000.00 ± 20.00 |\n"
           "| qwen2 1.5B Q4_K | 1.04 GiB | 1.54 B | CUDA | 99 | tg128 | 500.00 ± 2.00 |\n")
           .value();
-  EXPECT_NE(TextOf(recorded).find("| ngl = 99 | 9000 t/s | 500 t/s | 18.0 | - | memory-bound |"), std::string::npos)
+  EXPECT_NE(TextOf(recorded).find("| ngl = 99 | 9000 t/s | 500 t/s | 18.0 | \\- | memory-bound |"), std::string::npos)
       << TextOf(recorded);
 }
 
