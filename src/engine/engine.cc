@@ -224,6 +224,7 @@ std::optional<std::string> Engine::CacheRoot(const Request& request) const {
 
 Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence>> sequences) {
   const int32_t priority = sequences.front()->priority;  // of one request all have the same
+  const Clock::time_point now = Now();
   std::vector<Ticket> tickets;
   tickets.reserve(sequences.size());
   std::list<std::unique_ptr<Sequence>> added;
@@ -248,6 +249,10 @@ Result<std::vector<Ticket>> Engine::Enqueue(std::vector<std::unique_ptr<Sequence
     Ahead& waiting = waiting_[priority];
     // What follows needs no memory: all of the group are accepted or none is.
     next_id_ = id;
+    {
+      const std::lock_guard stats_lock(stats_mutex_);
+      if (submitted_ == published_.finished) work_begin_ = now;
+    }
     for (const std::unique_ptr<Sequence>& sequence : added) {
       not_begun_++;
       waiting.sequences++;
@@ -303,6 +308,7 @@ EngineStats Engine::Stats() const {
   const std::lock_guard lock(mutex_);
   stats.submitted = submitted_;
   stats.waiting = static_cast<int64_t>(submitted_ - stats.finished) - stats.running;
+  if (submitted_ > stats.finished) stats.no_progress_since = std::max(stats.last_step, work_begin_);
   stats.prompt_tokens_submitted = prompt_tokens_submitted_;
   stats.prompt_tokens_pending = prompt_tokens_submitted_ - stats.prompt_tokens_computed - stats.prompt_tokens_cached -
                                 stats.prompt_tokens_dropped;

@@ -181,6 +181,7 @@ class Engine {
   std::vector<std::function<void()>> tasks_;  // for the engine's thread, after the cancels
   RequestId next_id_ = 1;
   uint64_t submitted_ = 0, prompt_tokens_submitted_ = 0;
+  Clock::time_point work_begin_;                      // when the latest came that found nobody here
   size_t not_begun_ = 0;                              // in the inbox, or waiting in the scheduler for the first time
   std::map<int32_t, Ahead, std::greater<>> waiting_;  // the same by priority
   bool stop_ = false;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cmath>
 #include <iterator>
 #include <map>
@@ -267,6 +268,42 @@ TEST(Engine, ClientsInAClosedLoopAreServedInTheOrderInWhichTheyCame) {
   ASSERT_EQ(all.size(), kClients * kAsks);
   for (auto at = all.begin(), next = std::next(at); next != all.end(); at = next++)
     EXPECT_LE(at->second, next->second) << "request " << next->first << " overtook one that came before";
+}
+
+// In a step that does not end, and where somebody holds up the engine's thread outside of one.
+TEST(Engine, ThatItMakesNoProgressIsTold) {
+  FakeProgram program(kVocab);
+  program.LetRun(0);
+  auto engine = std::move(*Engine::Start(&program, Options()));
+  EXPECT_FALSE(engine->Stats().no_progress_since);
+  const auto before = Clock::now();
+  std::atomic<bool> held = false, go_on = false;
+  Request request = NewRequest(Prompt(4), 3);
+  request.notify = [&] {
+    held = true;
+    held.notify_all();
+    go_on.wait(false);
+  };
+  const Ticket ticket = *engine->Submit(request);
+  ASSERT_TRUE(program.Begun(1));
+  EngineStats stats = engine->Stats();
+  EXPECT_TRUE(stats.stepping);
+  ASSERT_TRUE(stats.no_progress_since);
+  EXPECT_GE(*stats.no_progress_since, before);
+  EXPECT_EQ(engine->Stats().no_progress_since, stats.no_progress_since) << "it does not move by being looked at";
+  EXPECT_TRUE(engine->Submit(NewRequest(Prompt(5), 2)));
+  EXPECT_EQ(engine->Stats().no_progress_since, stats.no_progress_since) << "nor by others that come";
+  program.LetAllRun();
+  held.wait(false);
+  stats = engine->Stats();
+  ASSERT_TRUE(stats.no_progress_since);
+  const auto since = *stats.no_progress_since;
+  EXPECT_EQ(engine->Stats().no_progress_since, since) << "held up behind a step";
+  go_on = true;
+  go_on.notify_all();
+  EXPECT_EQ(ReadAll(*ticket.outbox).summary.reason, FinishReason::kLength);
+  while (engine->Stats().running + engine->Stats().waiting > 0) std::this_thread::sleep_for(1ms);
+  EXPECT_FALSE(engine->Stats().no_progress_since);
 }
 
 TEST(Engine, EndingItEndsAllRequestsAsCancelled) {

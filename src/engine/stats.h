@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <optional>
 
 #include "engine/request.h"
 
@@ -58,6 +59,9 @@ struct EngineStats {
   Clock::time_point last_step;   // end of the latest step, or the start of the engine
   bool stepping = false;         // a step is being computed
   Clock::time_point step_begin;  // of the latest step
+  // Since when there is something to do and no step has ended; none: there is nothing to do. Who watches the engine looks at this: it grows in a step that
+  // does not end, and as well where the engine's thread is held up outside of one.
+  std::optional<Clock::time_point> no_progress_since;
   // Of requests: queue (Submit to first step), TTFT (Submit to first token), inter-token gap, end-to-end (Submit to the end; not of cancelled ones).
   Histogram queue, ttft, gap, end_to_end;
 };

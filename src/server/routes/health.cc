@@ -11,11 +11,13 @@ Reply Health(const Context& context, const Request&) {
   if (context.service == nullptr) return JsonReply({{"status", "ok"}});
   const engine::EngineStats stats = context.service->Stats();
   const auto now = engine::Clock::now();
-  const double step_s = stats.stepping ? std::chrono::duration<double>(now - stats.step_begin).count() : 0;
+  const double stalled_s =
+      stats.no_progress_since ? std::chrono::duration<double>(now - *stats.no_progress_since).count() : 0;
   Json body = {{"status", "ok"}, {"running", stats.running}, {"waiting", stats.waiting}};
-  if (step_s <= context.stall_s) return JsonReply(body);
+  if (stalled_s <= context.stall_s) return JsonReply(body);
   body["status"] = "stalled";
-  body["step_s"] = step_s;
+  body["stalled_s"] = stalled_s;
+  body["in_a_step"] = stats.stepping;
   Reply reply = JsonReply(body);
   reply.response.status = 503;
   return reply;
