@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 
+#include "base/quantity.h"
 #include "commands.h"
 #include "diagnose_run.h"
 #include "diagnose_service.h"
@@ -77,8 +78,8 @@ void Shorten(const Options& o, const lab::Evidence& evidence, ServiceWork& work,
   };
   work.prompt_tokens = scaled(work.prompt_tokens, 8);
   work.max_tokens = scaled(work.max_tokens, 4);
-  shortened.push_back({fmt::format("{} requests over HTTP of {} + {} tokens instead of {} of {} + {}", work.requests,
-                                   work.prompt_tokens, work.max_tokens, o.requests, o.prompt, o.gen),
+  shortened.push_back({fmt::format("{} over HTTP of {} + {} instead of {} of {} + {}", Count(work.requests, "request"),
+                                   work.prompt_tokens, Count(work.max_tokens, "token"), o.requests, o.prompt, o.gen),
                        fmt::format("{:.1f} s a request", request_s)});
 }
 

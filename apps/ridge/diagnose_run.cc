@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/quantity.h"
 #include "base/topology.h"
 #include "lab/quiet.h"
 #include "lab/statistics.h"
@@ -102,14 +103,16 @@ Status DiagnoseRun::LoadBase() {
     const std::string why = fmt::format("{:.0f} s for each configuration that is compared", fill_s);
     if (base_->runtime().model().StateBytes() == 0) {
       shape.fill = false;
-      shortened_.push_back({fmt::format("the KV of {} tokens is read but was not computed", work_.prompt), why});
+      shortened_.push_back(
+          {fmt::format("the KV of {} is read but was not computed", Count(work_.prompt, "token")), why});
     } else {
       shape.depth = std::max<int64_t>(1, static_cast<int64_t>(kMostFill_s / token_s_));
-      shortened_.push_back({fmt::format("decoding behind {} tokens instead of {}", shape.depth, work_.prompt), why});
+      shortened_.push_back(
+          {fmt::format("decoding behind {} instead of {}", Count(shape.depth, "token"), work_.prompt), why});
     }
   }
   if (shape.prompt < work_.prompt && slow)
-    shortened_.push_back({fmt::format("prompts of {} tokens instead of {}", shape.prompt, work_.prompt),
+    shortened_.push_back({fmt::format("prompts of {} instead of {}", Count(shape.prompt, "token"), work_.prompt),
                           fmt::format("{:.2f} s a token", token_s_)});
   RIDGE_ASSIGN_OR_RETURN(base_, base_->Reshape(shape));
   RIDGE_ASSIGN_OR_RETURN(step_s_, base_->StepSeconds());
@@ -305,9 +308,9 @@ Status DiagnoseRun::Isa() {
 // Tokens of several sequences in one step: arithmetic grows with them, weights are read once.
 Status DiagnoseRun::Tokens() {
   for (int64_t n : {2, 4}) {
-    const std::string name = fmt::format("{} tokens a step", n);
+    const std::string name = fmt::format("{} a step", Count(n, "token"));
     if (base_->runtime().chunk_tokens() < n) {
-      Skip(name, fmt::format("a step holds -ub {} tokens", base_->runtime().chunk_tokens()));
+      Skip(name, fmt::format("a step holds -ub {}", Count(base_->runtime().chunk_tokens(), "token")));
       continue;
     }
     RIDGE_RETURN_IF_ERROR(Guarded(name, [&]() -> Status {
@@ -355,8 +358,8 @@ Status DiagnoseRun::Context() {
 Status DiagnoseRun::PromptLength() {
   const int64_t p = base_->shape().prompt, half = p / 2;
   if (half < 8) {
-    Skip("half the prompt",
-         p < work_.prompt ? fmt::format("prompts of {} tokens are timed", p) : "the prompt is shorter than 16 tokens");
+    Skip("half the prompt", p < work_.prompt ? fmt::format("prompts of {} are timed", Count(p, "token"))
+                                             : "the prompt is shorter than 16 tokens");
     return {};
   }
   return Guarded("half the prompt", [&]() -> Status {
@@ -522,7 +525,7 @@ Status DiagnoseRun::Measure() {
     const double again =
         static_cast<double>(before.ru_majflt - after.ru_majflt) / static_cast<double>(base_->shape().steps);
     evidence_.capacity_share = std::min(1.0, again * 1e-4 / step_s);
-    evidence_.capacity_why = fmt::format("{} pages came back from disk while it was measured", faults);
+    evidence_.capacity_why = fmt::format("{} came back from disk while it was measured", Count(faults, "page"));
   }
   const Ceilings ceilings = Ceilings::Cached();
   if (const auto ceiling = ceilings.ReadGbps(BaseCondition().threads)) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/quantity.h"
 #include "quant/quant.h"
 #include "text_table.h"
 
@@ -134,10 +135,11 @@ std::string GraphText(const graph::Graph& graph, const graph::Schedule& schedule
   }
   row("total", "", "", "", "", total);
   return fmt::format(
-      "{}\n{} ops run as {}. T: tokens of a step, R: rows that give logits. Bytes and operations of a step of one "
+      "{}\n{} as {}. T: tokens of a step, R: rows that give logits. Bytes and operations of a step of one "
       "token "
       "at a context of {:.0f}:\n\n{}",
-      passes.Text(), graph.ops().size(), schedule.groups.size(), kReportContext, ops.Text());
+      passes.Text(), Count(graph.ops().size(), "op runs", "ops run"), schedule.groups.size(), kReportContext,
+      ops.Text());
 }
 
 }  // namespace ridge::app

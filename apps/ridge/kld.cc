@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/json_text.h"
+#include "base/quantity.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "lab/quality/reference.h"
@@ -70,8 +71,8 @@ Status CheckSame(const lab::Reference& reference, const QualitySubject& subject,
   };
   if (subject.scoring.vocab != about.vocab || subject.VocabularyHash() != about.vocab_hash) {
     return refuse("the model has another vocabulary than the reference",
-                  fmt::format("{} tokens, hash {}", subject.scoring.vocab, subject.VocabularyHash()),
-                  fmt::format("{} tokens, hash {}, of {}", about.vocab, about.vocab_hash, about.model));
+                  fmt::format("{}, hash {}", Count(subject.scoring.vocab, "token"), subject.VocabularyHash()),
+                  fmt::format("{}, hash {}, of {}", Count(about.vocab, "token"), about.vocab_hash, about.model));
   }
   if (subject.runtime->context_tokens() != about.windows.window_tokens) {
     return refuse("-c differs from the window of the reference", std::to_string(subject.runtime->context_tokens()),
@@ -82,13 +83,13 @@ Status CheckSame(const lab::Reference& reference, const QualitySubject& subject,
   RIDGE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, subject.Encode(text));
   if (ids == about.tokens) return {};
   return refuse("the text differs from that of the reference",
-                fmt::format("{} tokens, hash {}", ids.size(), lab::TokensHash(ids)),
-                fmt::format("{} tokens, hash {}", about.tokens.size(), lab::TokensHash(about.tokens)));
+                fmt::format("{}, hash {}", Count(ids.size(), "token"), lab::TokensHash(ids)),
+                fmt::format("{}, hash {}", Count(about.tokens.size(), "token"), lab::TokensHash(about.tokens)));
 }
 
 std::string Text(const lab::Kld& k, const lab::ReferenceAbout& about) {
-  std::string text = fmt::format("reference  {}: {} tokens scored, windows of {} ({})\n", about.model, k.all.tokens,
-                                 about.windows.window_tokens, ScoredName(about.windows));
+  std::string text = fmt::format("reference  {}: {} scored, windows of {} ({})\n", about.model,
+                                 Count(k.all.tokens, "token"), about.windows.window_tokens, ScoredName(about.windows));
   TextTable table({{"script"},
                    {"tokens", true},
                    {"mean KLD", true},

@@ -1,6 +1,7 @@
 // ridge lab check: is the evidence as it was sealed, does everything follow from the raw files, and is the record complete?
 #include <fmt/format.h>
 
+#include "base/quantity.h"
 #include "lab.h"
 #include "lab/evidence/acceptance.h"
 #include "lab/evidence/seal.h"
@@ -44,11 +45,11 @@ Status LabCheck(const LabOptions& o, Output& out) {
     problems += c.problems.size();
     text += fmt::format(
         "{}: {}\n", Printable(folder),
-        !c.problems.empty() ? fmt::format("{} problems", c.problems.size())
-        : o.rederive
-            ? fmt::format("{} files are as they were sealed, and all {} that are derived follow from the raw runs",
-                          c.files, c.derived)
-            : fmt::format("{} files are as they were sealed, and samples.csv follows from the raw runs", c.files));
+        !c.problems.empty() ? Count(c.problems.size(), "problem")
+        : o.rederive ? fmt::format("{} as they were sealed, and all {} that are derived follow from the raw runs",
+                                   Count(c.files, "file is", "files are"), c.derived)
+                     : fmt::format("{} as they were sealed, and samples.csv follows from the raw runs",
+                                   Count(c.files, "file is", "files are")));
     checked.push_back({{"folder", folder}, {"files", c.files}, {"derived", c.derived}, {"problems", c.problems}});
     const auto bundle = lab::Bundle::Open(folder);
     if (!bundle) continue;
@@ -72,7 +73,7 @@ Status LabCheck(const LabOptions& o, Output& out) {
     RIDGE_RETURN_IF_ERROR(out.Write(text));
   if (problems > 0)
     return Fail(Code::kInvalidData, "the evidence does not hold")
-        .Where(folders.size() == 1 ? folders[0] : fmt::format("{} folders", folders.size()))
+        .Where(folders.size() == 1 ? folders[0] : Count(folders.size(), "folder"))
         .Found(first + (problems > 1 ? fmt::format(" and {} more", problems - 1) : ""));
   if (o.complete && !complete)
     return Fail(Code::kInvalidData, "the record is not complete")

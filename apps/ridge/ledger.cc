@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/quantity.h"
 #include "graph/graph.h"
 #include "lab/roofline/work.h"
 #include "service/receipt_sum.h"
@@ -207,16 +208,16 @@ std::string LedgerTable(const Ledger& ledger, const Runtime& runtime, const Ceil
     }
   }
   row("total", ledger.total_ms, std::nullopt, nullptr);
-  out += fmt::format("{} tokens generated (the first one's time is in prefill), finish reason: {}; ", r.predicted_n,
-                     engine::Name(r.reason));
+  out += fmt::format("{} generated (the first one's time is in prefill), finish reason: {}; ",
+                     Count(r.predicted_n, "token"), engine::Name(r.reason));
   out += r.ttft_ms ? fmt::format("first token after {:.1f} ms\n", *r.ttft_ms) : "no first token\n";
   if (r.drafts_proposed > 0) {
     out += fmt::format("speculation: {} of {} drafted tokens were right, {} decode steps", r.drafts_accepted,
                        r.drafts_proposed, r.decode_steps);
     out += r.speculation_gain ? fmt::format(", {:.2f} times as fast as without\n", *r.speculation_gain) : "\n";
   }
-  out += fmt::format("{} threads ({}), isa {}, context {} tokens ({})\n", runtime.program().n_threads(),
-                     runtime.threads().reason, runtime.program().isa(), runtime.context_tokens(),
+  out += fmt::format("{} ({}), isa {}, context {} ({})\n", Count(runtime.program().n_threads(), "thread"),
+                     runtime.threads().reason, runtime.program().isa(), Count(runtime.context_tokens(), "token"),
                      runtime.context_reason());
   if (const std::optional<double> gbps = ceilings.ReadGbps(runtime.program().n_threads()))
     out += fmt::format("this machine reads {:.1f} GB/s with as many threads", *gbps);

@@ -11,6 +11,7 @@
 #include <sstream>
 
 #include "base/json_text.h"
+#include "base/quantity.h"
 #include "base/read_file.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -223,8 +224,8 @@ std::string Text(const Options& o, const lab::LoadRun& run, const lab::LoadRepor
   text += "\n\n" + table.Text();
   text += "\n- : too few samples for this percentile (p50 takes 11, p90 64, p95 130, p99 662)\n";
   if (r.held > 0)
-    text += fmt::format("{} requests waited for one of the {} places: only the rows \"from schedule\" show that\n",
-                        r.held, o.load.concurrency);
+    text += fmt::format("{} waited for one of the {} places: only the rows \"from schedule\" show that\n",
+                        Count(r.held, "request"), o.load.concurrency);
   text += fmt::format("client: {:.1f} % of one CPU, longest turn {:.2f} ms", r.client_cpu_percent, r.longest_turn_ms);
   if (r.dispatch.most) text += fmt::format(", sends at most {:.2f} ms late", *r.dispatch.most);
   text += r.invalid.empty() ? "\n" : "\n";

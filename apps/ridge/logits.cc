@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/atomic_file.h"
+#include "base/quantity.h"
 #include "commands.h"
 #include "model_options.h"
 #include "service/runtime.h"
@@ -42,7 +43,7 @@ Status Logits(const Options& o, Output& out) {
   RIDGE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, ReadIds(o, *runtime));
   if (static_cast<int64_t>(ids.size()) > runtime->context_tokens()) {
     return Fail(Code::kOutOfRange, "the text is longer than the context")
-        .Found(fmt::format("{} tokens", ids.size()))
+        .Found(Count(ids.size(), "token"))
         .Expected(fmt::format("at most {}", runtime->context_tokens()))
         .Remedy("give a larger -c or a shorter text");
   }
@@ -100,9 +101,9 @@ Status Logits(const Options& o, Output& out) {
   }
   if (dump) RIDGE_RETURN_IF_ERROR(dump->Commit());
   if (nan_rows > 0) {
-    Note(fmt::format(
-        "scores of {} positions hold what is no number: the model file is damaged, or this build computes it wrongly",
-        nan_rows));
+    Note(
+        fmt::format("scores of {} hold what is no number: the model file is damaged, or this build computes it wrongly",
+                    Count(nan_rows, "position")));
   }
   const std::string digest = fmt::format("{:016x}", XXH3_64bits_digest(hash.get()));
   if (out.json)

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/quantity.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "lab/quality/reference.h"
@@ -47,9 +48,9 @@ Json ReferenceJson(const Options& o, uint64_t bytes, const lab::ReferenceShape& 
 
 std::string Text(const lab::Perplexity& p, const Json& document) {
   std::string text = fmt::format("perplexity {}\n", PlusMinus(p.all.perplexity, p.all.error, 4));
-  text +=
-      fmt::format("{} of {} tokens scored in {} windows of {} ({})", p.all.tokens, document["n_tokens"].get<int64_t>(),
-                  p.running.size(), document["window_tokens"].get<int64_t>(), document["scored"].get<std::string>());
+  text += fmt::format("{} of {} tokens scored in {} of {} ({})", p.all.tokens, document["n_tokens"].get<int64_t>(),
+                      Count(p.running.size(), "window"), document["window_tokens"].get<int64_t>(),
+                      document["scored"].get<std::string>());
   if (const int64_t rest = document["tokens_left_out"]; rest > 0)
     text += fmt::format("; the last {} fill no window and are left out", rest);
   text += fmt::format("\n{:.1f} s, {:.0f} tokens/s\n", p.seconds, document["tokens_per_second"].get<double>());
@@ -61,8 +62,8 @@ std::string Text(const lab::Perplexity& p, const Json& document) {
     text += "\n" + table.Text();
   }
   if (const Json& r = document["reference"]; !r.is_null())
-    text += fmt::format("\nreference {}: {} bytes, {:.2f} % of the 16-bit scores\n", r["path"].get<std::string>(),
-                        r["size_bytes"].get<uint64_t>(), 100 * r["share"].get<double>());
+    text += fmt::format("\nreference {}: {}, {:.2f} % of the 16-bit scores\n", r["path"].get<std::string>(),
+                        Count(r["size_bytes"].get<uint64_t>(), "byte"), 100 * r["share"].get<double>());
   return text;
 }
 

@@ -9,6 +9,7 @@
 
 #include "backend/backend.h"
 #include "base/json_text.h"
+#include "base/quantity.h"
 #include "base/read_file.h"
 #include "ceilings.h"
 #include "engine/request.h"
@@ -111,8 +112,8 @@ Status Profile::Check(const std::string& model_path) const {
   if (version != BuildName()) return refuse("the profile is of another version", version, BuildName());
   RIDGE_ASSIGN_OR_RETURN(const ModelIdentity found, IdentityOf(model_path));
   if (found.size_bytes != model.size_bytes || found.hash != model.hash)
-    return refuse("the profile is of another model", fmt::format("{} bytes, {}", model.size_bytes, model.hash),
-                  fmt::format("{} bytes, {} of {}", found.size_bytes, found.hash, model_path));
+    return refuse("the profile is of another model", fmt::format("{}, {}", Count(model.size_bytes, "byte"), model.hash),
+                  fmt::format("{}, {} of {}", Count(found.size_bytes, "byte"), found.hash, model_path));
   return {};
 }
 

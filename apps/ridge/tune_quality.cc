@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/quantity.h"
 #include "lab/experiments/prompts.h"
 #include "quality_subject.h"
 #include "service/service.h"
@@ -120,9 +121,9 @@ std::string TuneQuality::About() const {
   size_t tokens = 0;
   for (const Text& text : texts_) tokens += text.ids.size();
   return fmt::format(
-      "share of positions where the likeliest next token is the same as with {} and f16 KV, on {} texts of {} tokens: "
-      "the lab's fixed prompts in English and Chinese with that model's own greedy answers of at most {} tokens",
-      best_, texts_.size(), tokens, kAnswerTokens);
+      "share of positions where the likeliest next token is the same as with {} and f16 KV, on {} texts of {}: "
+      "the lab's fixed prompts in English and Chinese with that model's own greedy answers of at most {}",
+      best_, texts_.size(), Count(tokens, "token"), Count(kAnswerTokens, "token"));
 }
 
 }  // namespace ridge::app

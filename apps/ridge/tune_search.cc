@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/quantity.h"
 #include "base/topology.h"
 #include "lab/machine.h"
 #include "lab/statistics.h"
@@ -81,7 +82,7 @@ Status Tuning::CheckFiles() const {
     RIDGE_ASSIGN_OR_RETURN(const auto planned, service::Runtime::Load(o));
     const model::Config& c = planned->model().config();
     const std::string here =
-        fmt::format("{} of {} layers, {} wide, {} tokens", c.architecture, c.layers, c.width, c.vocab);
+        fmt::format("{} of {} layers, {} wide, {}", c.architecture, c.layers, c.width, Count(c.vocab, "token"));
     if (shape.empty()) shape = here;
     if (here != shape)
       return Fail(Code::kInvalidArgument, "not the same model in another format")
@@ -115,9 +116,10 @@ Result<std::string> Tuning::WhyNot(const TuneSetting& s) {
   }
   if (!*quality || (*quality)->same_top.low >= *c_.quality) return std::string();
   return fmt::format(
-      "below --min-quality {}: the same next token in {:.1f} % of {} positions, at least {:.1f} % with "
+      "below --min-quality {}: the same next token in {:.1f} % of {}, at least {:.1f} % with "
       "95 % confidence",
-      *c_.quality, 100 * (*quality)->same_top.share, (*quality)->same_top.positions, 100 * (*quality)->same_top.low);
+      *c_.quality, 100 * (*quality)->same_top.share, Count((*quality)->same_top.positions, "position"),
+      100 * (*quality)->same_top.low);
 }
 
 // What is there, if it meets memory and quality; else the nearest that does: a better or smaller file, a smaller KV.
@@ -325,7 +327,7 @@ Status Tuning::SearchSpeculation() {
   const size_t n = SpeculationSearch::kModes.size();
   Knob s{.name = "speculation",
          .field = "speculation",
-         .phase = fmt::format("answers of {} tokens to the fixed prompts", found->tokens),
+         .phase = fmt::format("answers of {} to the fixed prompts", Count(found->tokens, "token")),
          .elimination = std::move(found->elimination),
          .refused = std::move(found->refused),
          .quality = std::vector<std::optional<TuneQuality::Found>>(n),

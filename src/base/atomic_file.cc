@@ -13,6 +13,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/quantity.h"
+
 namespace ridge {
 namespace {
 
@@ -165,9 +167,9 @@ Status AtomicFile::Reserve(uint64_t size_bytes) {
   Error error = FromErrno(reason, "no room for the file", path_);
   struct statvfs disk{};
   if (reason == ENOSPC && ::fstatvfs(fd_, &disk) == 0) {
-    error.found = std::to_string(uint64_t{disk.f_bavail} * disk.f_frsize) + " bytes free";
+    error.found = Count(uint64_t{disk.f_bavail} * disk.f_frsize, "byte") + " free";
   }
-  error.expected = std::to_string(size_bytes) + " bytes";
+  error.expected = Count(size_bytes, "byte");
   return std::unexpected(std::move(error));
 }
 

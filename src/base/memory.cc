@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/quantity.h"
+
 namespace ridge {
 namespace {
 
@@ -37,7 +39,7 @@ Result<Buffer> Buffer::Allocate(size_t size_bytes) {
                                                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (map == MAP_FAILED) {
     return Fail(Code::kResourceExhausted, "out of memory")
-        .Expected(std::to_string(size_bytes) + " bytes")
+        .Expected(Count(size_bytes, "byte"))
         .Remedy("use a smaller model, context or batch");
   }
   std::byte* begin = static_cast<std::byte*>(map);
@@ -61,7 +63,7 @@ Status Buffer::Populate() const {
   if (errno != EINVAL) {
     return Fail(Code::kResourceExhausted, "out of memory")
         .Found(std::strerror(errno))
-        .Expected(std::to_string(size_bytes_) + " bytes")
+        .Expected(Count(size_bytes_, "byte"))
         .Remedy("use a smaller model, context or KV pool");
   }
 #endif

@@ -12,6 +12,8 @@
 #include <mutex>
 #include <utility>
 
+#include "base/quantity.h"
+
 namespace ridge {
 namespace {
 
@@ -128,7 +130,7 @@ Status MappedFile::CheckWhole() const {
   if (fd_ < 0 || ::fstat(fd_, &info) != 0 || static_cast<uint64_t>(info.st_size) >= size_bytes_) return {};
   return Fail(Code::kInvalidData, "a file was cut short while it was in use")
       .Where(path_)
-      .Found(std::to_string(info.st_size) + " bytes")
+      .Found(Count(info.st_size, "byte"))
       .Expected(std::to_string(size_bytes_))
       .Remedy("write a new file beside it and rename it, instead of writing over it");
 }

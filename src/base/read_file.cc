@@ -9,6 +9,8 @@
 #include <cstring>
 #include <istream>
 
+#include "base/quantity.h"
+
 namespace ridge {
 namespace {
 
@@ -21,7 +23,7 @@ std::string Kind(mode_t mode) {
 }
 
 std::string Size(uint64_t bytes) {
-  return bytes % (1 << 20) == 0 ? std::to_string(bytes >> 20) + " MiB" : std::to_string(bytes) + " bytes";
+  return bytes % (1 << 20) == 0 ? std::to_string(bytes >> 20) + " MiB" : Count(bytes, "byte");
 }
 
 Fail Cannot(const char* verb, const std::string& path, const ReadOptions& options, int reason) {
@@ -52,8 +54,7 @@ Result<std::string> ReadDescriptor(int fd, const std::string& shown, const ReadO
         .Found(Kind(info.st_mode))
         .Expected(options.pipes ? "a file or a pipe" : "a file");
   }
-  if (regular && static_cast<uint64_t>(info.st_size) > options.most_bytes)
-    return too_long(std::to_string(info.st_size) + " bytes");
+  if (regular && static_cast<uint64_t>(info.st_size) > options.most_bytes) return too_long(Count(info.st_size, "byte"));
   std::string text;
   // A byte beyond the limit tells that there is more. Files of /proc say that they hold none.
   while (text.size() <= options.most_bytes) {

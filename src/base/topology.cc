@@ -11,6 +11,8 @@
 #include <sstream>
 #include <string_view>
 
+#include "base/quantity.h"
+
 namespace ridge {
 namespace {
 
@@ -243,7 +245,7 @@ CpuBudget ResolveThreads(std::optional<int> asked, const std::string& sys_root) 
   budget.quota = limits.quota.has_value() && *limits.quota < cpus;
   budget.threads = cores;
   budget.reason = fmt::format("{} physical core{}{}{}", cores, cores == 1 ? "" : "s",
-                              cpus > cores ? fmt::format(" of {} CPUs with SMT", cpus) : "", of_machine);
+                              cpus > cores ? fmt::format(" of {} with SMT", Count(cpus, "CPU")) : "", of_machine);
   std::string quota_text;
   int quota_threads = cpus;
   if (limits.quota) {
@@ -261,8 +263,9 @@ CpuBudget ResolveThreads(std::optional<int> asked, const std::string& sys_root) 
   const int usable = std::min(quota_threads, cpus);
   if (*asked > usable) {
     budget.warning = fmt::format(
-        "{} threads asked for, but this process may use {} ({}): expect it to be slower than -t {}", *asked, usable,
-        quota_threads < cpus ? quota_text : fmt::format("{} CPUs{}", cpus, of_machine), budget.threads);
+        "{} asked for, but this process may use {} ({}): expect it to be slower than -t {}", Count(*asked, "thread"),
+        usable, quota_threads < cpus ? quota_text : fmt::format("{}{}", Count(cpus, "CPU"), of_machine),
+        budget.threads);
   }
   budget.reason = fmt::format("asked for; automatic would be {} ({})", budget.threads, budget.reason);
   budget.threads = *asked;

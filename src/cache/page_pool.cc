@@ -4,12 +4,14 @@
 
 #include <limits>
 
+#include "base/quantity.h"
+
 namespace ridge::cache {
 
 Result<PagePool> PagePool::Create(int32_t capacity_pages) {
   if (capacity_pages < 1 || capacity_pages > kMaxCapacityPages) {
     return Fail(Code::kInvalidArgument, "invalid page pool")
-        .Found(fmt::format("{} pages", capacity_pages))
+        .Found(Count(capacity_pages, "page"))
         .Expected(fmt::format("1 to {}", kMaxCapacityPages));
   }
   return PagePool(capacity_pages);

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/quantity.h"
+
 namespace ridge::cache {
 
 PageTable::PageTable(PagePool* pool, int32_t page_tokens) : pool_(pool), page_tokens_(page_tokens) {
@@ -35,7 +37,7 @@ Status PageTable::Reserve(int64_t tokens) {
   if (need - have > pool_->free_pages()) {
     return Fail(Code::kResourceExhausted, "no free KV pages")
         .Found(fmt::format("{} of {} pages free", pool_->free_pages(), pool_->capacity_pages()))
-        .Expected(fmt::format("{} more for {} tokens", need - have, tokens));
+        .Expected(fmt::format("{} more for {}", need - have, Count(tokens, "token")));
   }
   pages_.resize(static_cast<size_t>(need), kNoPage);
   return pool_->Allocate(std::span<PageId>(pages_).subspan(static_cast<size_t>(have)));

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "base/quantity.h"
 #include "sampling/log_probability.h"
 #include "sampling/sampler.h"
 
@@ -294,7 +295,7 @@ Result<std::vector<Ticket>> Engine::SubmitGroup(const Request& request, int64_t 
     return Enqueue(std::move(sequences));
   } catch (const std::bad_alloc&) {
     return Fail(Code::kResourceExhausted, "no memory for the request")
-        .Found(std::to_string(n) + " answers to " + std::to_string(request.prompt.size()) + " tokens");
+        .Found(ridge::Count(n, "answer") + " to " + ridge::Count(request.prompt.size(), "token"));
   }
 }
 
@@ -398,7 +399,7 @@ void Engine::EndLate() {
     try {
       Finish(id, FinishReason::kFailed,
              std::move(Fail(Code::kUnavailable, "the request did not begin before its deadline")
-                           .Found(std::to_string(scheduler_.running()) + " requests run")
+                           .Found(ridge::Count(scheduler_.running(), "request runs", "requests run"))
                            .Remedy("try again later"))
                  .Take());
     } catch (const std::bad_alloc&) {

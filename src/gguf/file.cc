@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/quantity.h"
 #include "gguf/gguf.h"
 #include "gguf/parse.h"
 #include "gguf/split.h"
@@ -166,7 +167,7 @@ Result<File> File::Join(std::vector<MappedFile> files, std::vector<ParsedShard> 
     if (total != all.tensors_.size()) {
       return Fail(Code::kInvalidData, "shards do not hold all tensors of the model")
           .Where(fmt::format("{}: key {}", all.path(), Quoted(kTotal)))
-          .Found(fmt::format("{} tensors in {} shards", all.tensors_.size(), all.shards_.size()))
+          .Found(fmt::format("{} in {}", Count(all.tensors_.size(), "tensor"), Count(all.shards_.size(), "shard")))
           .Expected(fmt::format("{}", total))
           .Remedy("fetch all shards from one place");
     }

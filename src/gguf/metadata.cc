@@ -4,6 +4,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "base/quantity.h"
 #include "gguf/gguf.h"
 #include "gguf/parse.h"
 
@@ -217,7 +218,7 @@ Result<std::vector<T>> Metadata::GetPerLayer(const std::string& key, size_t n, s
   if (value->length() != n) {
     return Fail(Code::kInvalidData, "metadata array has the wrong length")
         .Where("key " + Quoted(key))
-        .Found(fmt::format("{} items", value->length()))
+        .Found(Count(value->length(), "item"))
         .Expected(fmt::format("{}, one per layer, or a scalar", n));
   }
   return ArrayAs<T>(key, *value);

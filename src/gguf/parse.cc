@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/quantity.h"
 
 static_assert(std::endian::native == std::endian::little, "GGUF is read in place, little endian");
 
@@ -19,7 +20,7 @@ namespace ridge::gguf {
 std::string Quoted(std::string_view name) {
   constexpr size_t kLongest = 120;
   if (name.size() <= kLongest) return fmt::format("\"{}\"", name);
-  return fmt::format("\"{}...\" ({} bytes)", name.substr(0, kLongest), name.size());
+  return fmt::format("\"{}...\" ({})", name.substr(0, kLongest), Count(name.size(), "byte"));
 }
 
 namespace {
@@ -120,7 +121,7 @@ class Parser {
   Error Truncated(std::string where, std::string expected) const {
     return Fail(Code::kInvalidData, "file ends too early")
         .Where(std::move(where))
-        .Found(fmt::format("{} bytes left at byte {}", cursor_.left(), cursor_.position()))
+        .Found(fmt::format("{} left at byte {}", Count(cursor_.left(), "byte"), cursor_.position()))
         .Expected(std::move(expected))
         .Remedy("the file is damaged or its download stopped early; fetch it again")
         .Take();
@@ -190,13 +191,13 @@ Status Parser::CheckCount(const char* what, uint64_t count, uint64_t min_file_by
     return Fail(Code::kInvalidData, fmt::format("{} is larger than the file can hold", what))
         .Where(name_)
         .Found(fmt::format("{}", count))
-        .Expected(fmt::format("at most {} in {} bytes", most, cursor_.left()))
+        .Expected(fmt::format("at most {} in {}", most, Count(cursor_.left(), "byte")))
         .Remedy("the file is damaged; fetch it again");
   }
   if (count * item_memory_bytes > 2 * bytes_.size() + kMemorySlackBytes) {  // no overflow: count <= bytes_.size() / 14
     return Fail(Code::kOutOfRange, fmt::format("{} needs memory out of proportion to the file", what))
         .Where(name_)
-        .Found(fmt::format("{} entries in a file of {} bytes", count, bytes_.size()))
+        .Found(fmt::format("{} in a file of {}", Count(count, "entry"), Count(bytes_.size(), "byte")))
         .Expected(fmt::format("at most {}", (2 * bytes_.size() + kMemorySlackBytes) / item_memory_bytes));
   }
   return {};
@@ -212,7 +213,7 @@ Status Parser::ReadMetadata() {
     if (key.empty() || key.size() > kMaxNameBytes) {
       return Fail(Code::kInvalidData, "metadata key has a bad length")
           .Where(where)
-          .Found(fmt::format("{} bytes", key.size()))
+          .Found(Count(key.size(), "byte"))
           .Expected(fmt::format("1 to {}", kMaxNameBytes));
     }
     if (!cursor_.Read(type)) return std::unexpected(Truncated(AtKey(key), "the 4 bytes of the value's type"));
@@ -251,7 +252,8 @@ Result<Value> Parser::ReadValue(std::string_view key, uint32_t type) {
     return value;
   }
   const uint64_t size = ItemBytes(value.type);
-  if (cursor_.left() < size) return std::unexpected(Truncated(AtKey(key), fmt::format("a value of {} bytes", size)));
+  if (cursor_.left() < size)
+    return std::unexpected(Truncated(AtKey(key), fmt::format("a value of {}", Count(size, "byte"))));
   const std::byte* at = cursor_.Take(size);
   switch (value.type) {
     case ValueType::kU8: value.data = uint64_t{Load<uint8_t>(at)}; break;
@@ -316,14 +318,14 @@ Result<Value> Parser::ReadArray(std::string_view key) {
   const bool strings = value.item_type == ValueType::kString;
   const uint64_t item_bytes = strings ? 8 : ItemBytes(value.item_type);  // of a string: at least its length
   if (count > cursor_.left() / item_bytes) {
-    return std::unexpected(
-        Truncated(AtKey(key), fmt::format("{} items of {}{} bytes", count, strings ? "at least " : "", item_bytes)));
+    return std::unexpected(Truncated(AtKey(key), fmt::format("{} of {}{}", Count(count, "item"),
+                                                             strings ? "at least " : "", Count(item_bytes, "byte"))));
   }
   if (strings) {
     if (count * sizeof(std::string) > 2 * bytes_.size() + kMemorySlackBytes) {
       return Fail(Code::kOutOfRange, "metadata array needs memory out of proportion to the file")
           .Where(AtKey(key))
-          .Found(fmt::format("{} strings in a file of {} bytes", count, bytes_.size()))
+          .Found(fmt::format("{} in a file of {}", Count(count, "string"), Count(bytes_.size(), "byte")))
           .Expected(fmt::format("at most {}", (2 * bytes_.size() + kMemorySlackBytes) / sizeof(std::string)));
     }
     std::vector<std::string> items;
@@ -414,7 +416,7 @@ Result<TensorInfo> Parser::ReadTensor(uint64_t index) {
   if (name.empty() || name.size() > kMaxNameBytes) {
     return Fail(Code::kInvalidData, "tensor name has a bad length")
         .Where(where)
-        .Found(fmt::format("{} bytes", name.size()))
+        .Found(Count(name.size(), "byte"))
         .Expected(fmt::format("1 to {}", kMaxNameBytes));
   }
   TensorInfo tensor;
@@ -495,8 +497,8 @@ Status Parser::PlaceTensors() {
     if (!end || *end > bytes_.size()) {
       return Fail(Code::kInvalidData, "tensor data lies outside the file")
           .Where(AtTensor(tensor.name))
-          .Found(fmt::format("a file of {} bytes", bytes_.size()))
-          .Expected(end ? fmt::format("at least {} bytes", *end)
+          .Found(fmt::format("a file of {}", Count(bytes_.size(), "byte")))
+          .Expected(end ? fmt::format("at least {}", Count(*end, "byte"))
                         : fmt::format("offset {} to lie in it", tensor.offset_bytes))
           .Remedy("the file is damaged or its download stopped early; fetch it again");
     }

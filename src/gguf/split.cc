@@ -7,6 +7,8 @@
 #include <filesystem>
 #include <map>
 
+#include "base/quantity.h"
+
 namespace ridge::gguf {
 namespace {
 
@@ -55,7 +57,7 @@ Result<std::string> FindModelInFolder(const std::string& folder) {
     std::error_code unreadable;
     if (!path.ends_with(kSuffix) || !at->is_regular_file(unreadable)) continue;
     const std::optional<SplitName> split = ParseSplitName(path);
-    const std::string model = split ? fmt::format("{} ({} shards)", split->prefix, split->count) : path;
+    const std::string model = split ? fmt::format("{} ({})", split->prefix, Count(split->count, "shard")) : path;
     std::string& first = models[model];
     if (first.empty() || path < first) first = path;
   }

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/checked.h"
+#include "base/quantity.h"
 #include "gguf/parse.h"
 
 namespace ridge::gguf {
@@ -102,7 +103,7 @@ Status PutMetadata(std::string& out, const Metadata& metadata) {
     if (key.empty() || key.size() > kMaxNameBytes) {
       return Fail(Code::kInvalidArgument, "metadata key has a bad length")
           .Where("key " + Quoted(key))
-          .Found(fmt::format("{} bytes", key.size()))
+          .Found(Count(key.size(), "byte"))
           .Expected(fmt::format("1 to {}", kMaxNameBytes));
     }
     PutString(out, key);
@@ -122,7 +123,8 @@ Fail BadTensor(const TensorSpec& tensor, const char* what) {
 Result<uint64_t> SizeOf(const TensorSpec& tensor) {
   const std::string shape = fmt::format("shape [{}]", fmt::join(tensor.shape, ", "));
   if (tensor.name.empty() || tensor.name.size() > kMaxNameBytes) {
-    return BadTensor(tensor, "tensor name has a bad length").Expected(fmt::format("1 to {} bytes", kMaxNameBytes));
+    return BadTensor(tensor, "tensor name has a bad length")
+        .Expected(fmt::format("1 to {}", Count(kMaxNameBytes, "byte")));
   }
   if (tensor.type == nullptr) return BadTensor(tensor, "tensor has no type");
   if (tensor.shape.empty() || tensor.shape.size() > 4 ||
@@ -200,7 +202,7 @@ Status Writer::Append(std::span<const std::byte> bytes) {
   if (bytes.size() > left) {
     return Fail(Code::kInternal, "more tensor data than declared")
         .Where(next_ < tensors_.size() ? "tensor " + Quoted(tensors_[next_].name) : "after the last tensor")
-        .Found(fmt::format("{} bytes", bytes.size()))
+        .Found(Count(bytes.size(), "byte"))
         .Expected(fmt::format("at most {}", left));
   }
   RIDGE_RETURN_IF_ERROR(file_.Write(bytes));
@@ -221,7 +223,7 @@ Status Writer::Commit() {
   if (next_ < tensors_.size()) {
     return Fail(Code::kInternal, "tensor data is missing")
         .Where("tensor " + Quoted(tensors_[next_].name))
-        .Found(fmt::format("{} bytes", tensor_written_))
+        .Found(Count(tensor_written_, "byte"))
         .Expected(fmt::format("{}", sizes_bytes_[next_]));
   }
   return file_.Commit();

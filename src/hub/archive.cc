@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <zip.h>
 
+#include "base/quantity.h"
+
 namespace ridge::hub {
 namespace {
 
@@ -83,7 +85,7 @@ Result<std::string> Archive::ReadText(const Member& member, size_t max_bytes) co
   if (member.size_bytes > max_bytes) {
     return Fail(Code::kOutOfRange, "file in the package is too long")
         .Where(member.name)
-        .Found(fmt::format("{} bytes", member.size_bytes))
+        .Found(Count(member.size_bytes, "byte"))
         .Expected(fmt::format("at most {}", max_bytes));
   }
   std::string text;

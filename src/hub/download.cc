@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/quantity.h"
 #include "hub/files.h"
 
 namespace ridge::hub {
@@ -138,8 +139,8 @@ class PartialFile {
   Fail WrongSize(uint64_t found) const {
     return Fail(Code::kInvalidData, "server sends a file of the wrong size")
         .Where(remote_.label)
-        .Found(fmt::format("{} bytes", found))
-        .Expected(fmt::format("{} bytes", *remote_.size_bytes))
+        .Found(Count(found, "byte"))
+        .Expected(Count(*remote_.size_bytes, "byte"))
         .Remedy("try again, and suspect the server or a proxy");
   }
 
@@ -203,7 +204,7 @@ Result<std::string> Downloader::GetText(const HttpRequest& request, size_t max_b
       if (bytes.size() > max_bytes - text.size()) {
         return Fail(Code::kOutOfRange, "server's answer is too long")
             .Where(request.url)
-            .Expected(fmt::format("at most {} bytes", max_bytes));
+            .Expected(fmt::format("at most {}", Count(max_bytes, "byte")));
       }
       text.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
       return {};
@@ -222,7 +223,7 @@ Result<StoredFile> Downloader::GetFile(const RemoteFile& remote, const std::stri
   PartialFile partial(remote, partial_path);
   RIDGE_RETURN_IF_ERROR(partial.Open(meter_, done_before_bytes, cancelled));
   if (partial.resumed() && options_.notice)
-    options_.notice(fmt::format("{}: going on after {} bytes", remote.label, partial.at_bytes()));
+    options_.notice(fmt::format("{}: going on after {}", remote.label, Count(partial.at_bytes(), "byte")));
   const auto give_up = [&](Error error) -> Result<StoredFile> {
     if (error.code == Code::kInvalidData || partial.at_bytes() == 0) ::unlink(partial_path.c_str());
     return std::unexpected(std::move(error));
@@ -255,8 +256,8 @@ Result<StoredFile> Downloader::GetFile(const RemoteFile& remote, const std::stri
           failed.verdict = Verdict::kInterrupted;
           failed.error = Fail(Code::kUnavailable, "server ended the file early")
                              .Where(remote.label)
-                             .Found(fmt::format("{} bytes", partial.at_bytes()))
-                             .Expected(fmt::format("{} bytes", *remote.size_bytes))
+                             .Found(Count(partial.at_bytes(), "byte"))
+                             .Expected(Count(*remote.size_bytes, "byte"))
                              .Remedy("try again: what came is kept")
                              .Take();
         }

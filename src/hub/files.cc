@@ -13,6 +13,8 @@
 #include <filesystem>
 #include <thread>
 
+#include "base/quantity.h"
+
 namespace ridge::hub {
 namespace {
 
@@ -95,7 +97,7 @@ Result<std::string> ReadFile(const std::string& path, size_t max_bytes) {
     if (text.size() > max_bytes) {
       return Fail(Code::kInvalidData, "file is too large")
           .Where(path)
-          .Expected(fmt::format("at most {} bytes", max_bytes));
+          .Expected(fmt::format("at most {}", Count(max_bytes, "byte")));
     }
   }
 }
@@ -146,8 +148,8 @@ Status NeedSpace(const std::string& folder, uint64_t needed_bytes) {
   if (free_bytes >= needed_bytes) return {};
   return Fail(Code::kResourceExhausted, "not enough space on the disk")
       .Where(folder)
-      .Found(fmt::format("{} bytes free", free_bytes))
-      .Expected(fmt::format("{} bytes", needed_bytes))
+      .Found(fmt::format("{} free", Count(free_bytes, "byte")))
+      .Expected(Count(needed_bytes, "byte"))
       .Remedy("free some space (ridge list, ridge rm), or set RIDGE_HOME to a folder on a larger disk");
 }
 

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <set>
 
+#include "base/quantity.h"
 #include "hub/catalogue.h"
 #include "hub/files.h"
 #include "hub/hub.h"
@@ -139,7 +140,7 @@ class Puller {
       if (file.size_bytes && *file.size_bytes > (uint64_t{1} << 50))
         return Fail(Code::kInvalidData, "source gives an absurd size")
             .Where(file.label)
-            .Found(fmt::format("{} bytes", *file.size_bytes));
+            .Found(Count(*file.size_bytes, "byte"));
       sizes_known = sizes_known && file.size_bytes.has_value();
       total_bytes += file.size_bytes.value_or(0);
     }

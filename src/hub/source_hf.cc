@@ -4,6 +4,7 @@
 #include <cctype>
 #include <map>
 
+#include "base/quantity.h"
 #include "hub/json_fields.h"
 #include "hub/source.h"
 
@@ -142,7 +143,7 @@ Result<std::vector<ListedFile>> ChooseFiles(const Reference& reference, std::vec
     if (!shard || shard->count != files.size() || shard->index != i + 1) {
       return Fail(Code::kInvalidData, "repository lacks shards of a split model")
           .Where(where)
-          .Found(fmt::format("{} files, number {} is {}", files.size(), i + 1, BaseName(files[i].path)));
+          .Found(fmt::format("{}, number {} is {}", Count(files.size(), "file"), i + 1, BaseName(files[i].path)));
     }
   }
   return files;

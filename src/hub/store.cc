@@ -12,6 +12,7 @@
 #include <limits>
 #include <set>
 
+#include "base/quantity.h"
 #include "hub/files.h"
 #include "hub/json_fields.h"
 
@@ -77,8 +78,8 @@ Status CheckBlobs(const Store& store, const Entry& entry) {
     if (size == file.size_bytes) continue;
     return Fail(Code::kInvalidData, "model " + entry.name + " is damaged in the store")
         .Where(path)
-        .Found(size ? fmt::format("{} bytes", *size) : "no such file")
-        .Expected(fmt::format("{} bytes", file.size_bytes))
+        .Found(size ? Count(*size, "byte") : "no such file")
+        .Expected(Count(file.size_bytes, "byte"))
         .Remedy("ridge pull " + entry.name + " fetches it again");
   }
   return {};

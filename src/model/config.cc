@@ -2,6 +2,7 @@
 #include <cmath>
 #include <string>
 
+#include "base/quantity.h"
 #include "model/config.h"
 
 namespace ridge::model {
@@ -81,7 +82,7 @@ Result<Config> ReadConfig(const gguf::File& file, const std::string& architectur
     if (kv > 0 && heads % kv != 0) {
       return Fail(Code::kInvalidData, "heads are not a multiple of KV heads")
           .Where(key("attention.head_count_kv") + " of layer " + std::to_string(i))
-          .Found(std::to_string(heads) + " heads, " + std::to_string(kv) + " KV heads");
+          .Found(Count(heads, "head") + ", " + std::to_string(kv) + " KV heads");
     }
   }
   RIDGE_ASSIGN_OR_RETURN(const uint64_t nextn, m.GetOr<uint64_t>(key("nextn_predict_layers"), 0));
@@ -89,7 +90,7 @@ Result<Config> ReadConfig(const gguf::File& file, const std::string& architectur
     return Fail(Code::kInvalidData, "metadata value is out of range")
         .Where(key("nextn_predict_layers"))
         .Found(std::to_string(nextn))
-        .Expected("fewer than the " + std::to_string(c.layers) + " layers of the file");
+        .Expected("fewer than the " + Count(c.layers, "layer") + " of the file");
   }
   c.unused_layers = static_cast<int64_t>(nextn);
   c.layers -= c.unused_layers;

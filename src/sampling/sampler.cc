@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/quantity.h"
 #include "sampling/random.h"
 
 namespace ridge::sampling {
@@ -55,7 +56,7 @@ Result<TokenId> Sampler::Sample(std::span<float> logits, std::span<const TokenId
   const size_t vocab_size = static_cast<size_t>(vocab_size_);
   if (logits.size() != vocab_size) {
     return Fail(Code::kInvalidArgument, "logits do not fit the vocabulary")
-        .Found(fmt::format("{} logits", logits.size()))
+        .Found(Count(logits.size(), "logit"))
         .Expected(fmt::format("{}", vocab_size));
   }
   if (!allowed.empty() && allowed.size() * 32 < vocab_size) {

@@ -9,6 +9,8 @@
 #include <random>
 #include <utility>
 
+#include "base/quantity.h"
+
 namespace ridge::server {
 namespace {
 
@@ -23,7 +25,7 @@ void ReadStop(Fields& fields, std::vector<std::string>& stop) {
   const Json one = value->is_string() ? Json::array({*value}) : Json();
   const Json& list = value->is_string() ? one : *value;
   const std::string expected =
-      fmt::format("a string or a list of at most {}, each of 1 to {} bytes", kMaxStops, kMaxStopBytes);
+      fmt::format("a string or a list of at most {}, each of 1 to {}", kMaxStops, ridge::Count(kMaxStopBytes, "byte"));
   if (!list.is_array() || list.size() > kMaxStops) return fields.Refuse("stop", Shown(*value), expected);
   for (const Json& item : list) {
     if (!item.is_string()) return fields.Refuse("stop", Shown(item), expected);
@@ -51,14 +53,16 @@ void ReadLogitBias(Fields& fields, int64_t vocab, std::vector<sampling::LogitBia
   }
   if (static_cast<int64_t>(biases.size()) == vocab &&
       std::ranges::all_of(biases, [](const sampling::LogitBias& b) { return std::isinf(b.bias); }))
-    fields.Refuse("logit_bias", fmt::format("all {} tokens banned", vocab), "a token that may be sampled");
+    fields.Refuse("logit_bias", fmt::format("all {} banned", ridge::Count(vocab, "token")),
+                  "a token that may be sampled");
 }
 
 void ReadName(Fields& fields, std::string_view name, std::string& target) {
   std::string text;
   fields.Text(name, text);
   if (text.size() > kMaxNameBytes)
-    return fields.Refuse(name, fmt::format("{} bytes", text.size()), fmt::format("at most {} bytes", kMaxNameBytes));
+    return fields.Refuse(name, ridge::Count(text.size(), "byte"),
+                         fmt::format("at most {}", ridge::Count(kMaxNameBytes, "byte")));
   target = std::move(text);
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/json_text.h"
+#include "base/quantity.h"
 #include "server/fields.h"
 
 namespace ridge::server {
@@ -65,7 +66,7 @@ class Builder final : public nlohmann::json_sax<Json> {
   // Where the value went, or null when there are too many.
   Json* Add(Json&& value) {
     if (++values_ > limits_.values) {
-      Refuse(fmt::format("more than {} values", limits_.values));
+      Refuse(fmt::format("more than {}", Count(limits_.values, "value")));
       return nullptr;
     }
     if (open_.empty()) {

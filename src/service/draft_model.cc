@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/quantity.h"
 #include "gguf/gguf.h"
 
 namespace ridge::service {
@@ -53,8 +54,8 @@ Status CheckDraftModel(const model::Model& target, const model::Model& draft) {
   if (same < both)
     return other(fmt::format("they differ at token {}", same), Quoted((*found)[same]), Quoted((*wanted)[same]));
   if (most - both > kMostPadding) {
-    return other("their sizes differ by more than padding", fmt::format("{} tokens", found->size()),
-                 fmt::format("{} tokens", wanted->size()));
+    return other("their sizes differ by more than padding", Count(found->size(), "token"),
+                 Count(wanted->size(), "token"));
   }
   return {};
 }

@@ -7,6 +7,8 @@
 #include <numeric>
 #include <utility>
 
+#include "base/quantity.h"
+
 namespace ridge::service {
 namespace {
 
@@ -101,8 +103,8 @@ Status Embedder::Check(const std::vector<TokenId>& ids, size_t index) const {
   if (static_cast<int64_t>(ids.size()) <= limit) return {};
   return Fail(Code::kOutOfRange, "the text is longer than the context")
       .Where(where)
-      .Found(fmt::format("{} tokens", ids.size()))
-      .Expected(fmt::format("{} tokens at most", limit))
+      .Found(Count(ids.size(), "token"))
+      .Expected(fmt::format("{} at most", Count(limit, "token")))
       .Remedy("shorten the text");
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/quantity.h"
 #include "text/jinja/interp.h"
 #include "text/jinja/parser.h"
 #include "text/template_variables.h"
@@ -131,7 +132,7 @@ const std::string& ChatTemplate::source() const { return impl_->source; }
 Result<ChatTemplate> ChatTemplate::Parse(std::string source, const TemplateLimits& limits) {
   if (source.size() > limits.source_bytes) {
     return Fail(Code::kOutOfRange, "the chat template is too long")
-        .Found(std::to_string(source.size()) + " bytes")
+        .Found(Count(source.size(), "byte"))
         .Expected("at most " + std::to_string(limits.source_bytes));
   }
   if (const auto at = FirstInvalidUtf8(source)) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/quantity.h"
 #include "gguf/gguf.h"
 #include "text/bpe.h"
 #include "text/pre_tokenizers.h"
@@ -31,7 +32,7 @@ Result<std::unique_ptr<Tokenizer>> BpeFromMetadata(const gguf::Metadata& metadat
     return Fail(Code::kUnsupported, "unknown pre-tokenizer")
         .Where(kPre)
         .Found("\"" + name + "\"")
-        .Expected("one of " + std::to_string(PreTokenizers().size()) + " names that this build knows")
+        .Expected("one of " + Count(PreTokenizers().size(), "name") + " that this build knows")
         .Remedy("a newer build may know it; any other pre-tokenizer would cut the text wrongly");
   }
   bool lowercase = false;
@@ -77,8 +78,8 @@ Result<std::unique_ptr<Tokenizer>> WordPieceFromMetadata(const gguf::Metadata& m
 
 Fail TooMany(size_t least, size_t most) {
   return Fail(Code::kOutOfRange, "the text has too many tokens")
-      .Found("at least " + std::to_string(least) + " tokens")
-      .Expected(std::to_string(most) + " tokens at most");
+      .Found("at least " + Count(least, "token"))
+      .Expected(Count(most, "token") + " at most");
 }
 
 }  // namespace
@@ -99,9 +100,7 @@ Tokenizer::~Tokenizer() = default;
 
 Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view utf8, EncodeOptions options) const {
   if (utf8.size() >= kMaxTextBytes) {
-    return Fail(Code::kOutOfRange, "the text is too long")
-        .Found(std::to_string(utf8.size()) + " bytes")
-        .Expected("under 1 GiB");
+    return Fail(Code::kOutOfRange, "the text is too long").Found(Count(utf8.size(), "byte")).Expected("under 1 GiB");
   }
   std::string repaired;
   if (FirstInvalidUtf8(utf8)) {

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <limits>
 
+#include "base/quantity.h"
 #include "text/utf8.h"
 
 namespace ridge::text {
@@ -174,7 +175,7 @@ Status Vocabulary::ReadTokens(const gguf::Metadata& metadata) {
       bytes > std::numeric_limits<uint32_t>::max()) {
     return Fail(Code::kInvalidData, "the vocabulary is too large")
         .Where(kTokens)
-        .Found(std::to_string(tokens->size()) + " tokens of " + std::to_string(bytes) + " bytes")
+        .Found(Count(tokens->size(), "token") + " of " + Count(bytes, "byte"))
         .Expected("under 2^31 tokens and 4 GiB");
   }
   text_.reserve(bytes);
@@ -189,7 +190,7 @@ Status Vocabulary::ReadTokens(const gguf::Metadata& metadata) {
   const auto too_short = [&](const char* key, size_t found) -> Status {
     return Fail(Code::kInvalidData, "the array is shorter than the vocabulary")
         .Where(key)
-        .Found(std::to_string(found) + " items")
+        .Found(Count(found, "item"))
         .Expected(std::to_string(tokens->size()));
   };
   if (metadata.Find(kScores) != nullptr) {

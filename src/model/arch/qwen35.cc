@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "base/quantity.h"
 #include "model/arch/families.h"
 
 namespace ridge::model {
@@ -46,7 +47,7 @@ std::optional<Sizes> ReadSizes(Builder& b) {
   if (inner % s.state.heads != 0 || s.state.heads % s.key_heads != 0) {
     b.Note(Fail(Code::kInvalidData, "heads of the recurrent layers do not divide")
                .Where(b.Key("ssm.*"))
-               .Found(std::to_string(inner) + " columns, " + std::to_string(s.state.heads) + " heads, " +
+               .Found(Count(inner, "column") + ", " + Count(s.state.heads, "head") + ", " +
                       std::to_string(s.key_heads) + " key heads")
                .Take());
     return std::nullopt;

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "base/quantity.h"
 #include "server/answer.h"
 #include "server/api_error.h"
 #include "server/fields.h"
@@ -32,8 +33,9 @@ Result<Asked> Read(const Context& context, const Request& request) {
   ReadGeneration(fields, context, generation);
   ReadPrompts(fields, "prompt", context, kMaxChoices, asked.prompts);
   if (static_cast<int64_t>(asked.prompts.size()) * generation.n > kMaxChoices)
-    fields.Refuse("n", fmt::format("{} answers to each of {} prompts", generation.n, asked.prompts.size()),
-                  fmt::format("{} answers at most", kMaxChoices));
+    fields.Refuse("n",
+                  fmt::format("{} to each of {}", Count(generation.n, "answer"), Count(asked.prompts.size(), "prompt")),
+                  fmt::format("{} at most", Count(kMaxChoices, "answer")));
   generation.text.max_tokens = kDefaultTokens;
   fields.Integer("max_tokens", generation.text.max_tokens, 0, context.runtime().context_tokens());
   int64_t logprobs = -1;

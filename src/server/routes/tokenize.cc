@@ -2,6 +2,7 @@
 // spells a control token gives no control token.
 #include <fmt/format.h>
 
+#include "base/quantity.h"
 #include "server/api_error.h"
 #include "server/fields.h"
 #include "server/generation.h"
@@ -26,7 +27,7 @@ Result<std::string> Run(const Context& context, const Request& request) {
   fields.Bool("with_pieces", pieces);
   if (!content) fields.Refuse("content", "nothing", "a string");
   if (content && content->size() > kMostBytes)
-    fields.Refuse("content", std::to_string(content->size()) + " bytes", fmt::format("at most {} bytes", kMostBytes));
+    fields.Refuse("content", Count(content->size(), "byte"), fmt::format("at most {}", Count(kMostBytes, "byte")));
   RIDGE_RETURN_IF_ERROR(fields.Done());
   const text::Tokenizer& tokenizer = context.tokenizer();
   RIDGE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids,
