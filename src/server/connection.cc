@@ -170,8 +170,20 @@ class Connection : public std::enable_shared_from_this<Connection> {
     if (error == http::error::body_limit)
       return {.status = 413, .message = "the body is over 32 MiB", .code = "body_too_large"};
     if (error == http::error::header_limit) return {.status = 431, .message = "the head of the request is over 64 KiB"};
-    if (error == http::error::bad_version) return Plain(505, "HTTP/1.0 and HTTP/1.1 are spoken here");
     return {.status = 400, .message = "this is not HTTP: " + error.message()};
+  }
+
+  // Beast says the same of a version that is not spoken here, of what is no version, and of a request line that does not end in CR LF. `head` begins
+  // with that line.
+  static ApiError WrongVersion(std::string_view head) {
+    const size_t end = std::min(head.find_first_of("\r\n"), head.size());
+    const std::string_view line = head.substr(0, end), version = line.substr(line.rfind(' ') + 1);
+    const auto digit = [&](size_t at) { return version[at] >= '0' && version[at] <= '9'; };
+    const bool told = version.size() == 8 && version.starts_with("HTTP/") && digit(5) && version[6] == '.' && digit(7);
+    if (told && version != "HTTP/1.0" && version != "HTTP/1.1")
+      return Plain(505, "HTTP/1.0 and HTTP/1.1 are spoken here");
+    if (told) return Plain(400, "this is not HTTP: the request line ends in a bare CR or LF instead of CR LF");
+    return Plain(400, "this is not HTTP: a request line is METHOD TARGET HTTP/1.1");
   }
 
   // Reads one request. False: the connection ends, after an answer if something is wrong_.
@@ -211,6 +223,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
         }
         if (buffer_.size() > 0) continue;
       }
+      if (error == http::error::bad_version)
+        co_return Wrong(WrongVersion({static_cast<const char*>(buffer_.data().data()), buffer_.size()}));
       if (error && error != http::error::need_more) co_return Wrong(Unreadable(error));
       if (!Charge(std::max(body_bytes, rest_bytes))) co_return Wrong(Plain(503, "too many large requests at once"));
       if (parser.is_done()) break;
