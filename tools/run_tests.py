@@ -5,6 +5,7 @@ Unit tests (release build), tests/python/*_test.py against the built program, la
 ASan + UBSan, those of the engine under the thread sanitizer, and a minute of fuzzing. The last line is 'N passed, N failed, N skipped'; the status is not 0 if any failed.
 Names of failed and skipped tests, with the reason, stand above it. Logs are in build/logs.
 """
+import ast
 import concurrent.futures
 import json
 import os
@@ -81,6 +82,39 @@ def build(report, preset, *targets):
     return code == 0
 
 
+def unit_test_modules(pattern):
+    """Modules of src that have a unit test whose name, MODULE.Suite.Case, may hold the pattern; each has a test program of its own."""
+    case = re.compile(r"(?m)^(?:[A-Z]+_)*(?:TEST(?:_[FP])?|PROP(?:_FIXTURE)?)\(\s*(\w+),\s*(\w+)")
+    found = set()
+    for folder, _, files in os.walk(os.path.join(ROOT, "src")):
+        module = os.path.relpath(folder, os.path.join(ROOT, "src")).split(os.sep)[0]
+        for name in files:
+            if name.endswith("_test.cc"):
+                with open(os.path.join(folder, name)) as file:
+                    text = file.read()
+                # What a macro of the file's own or a list of parameters names is not seen here.
+                hidden = re.search(r"#define(?:[^\n]*\\\n)*[^\n]*TEST", text) or ("/" in pattern and "INSTANTIATE_" in text)
+                if hidden or any(pattern in f"{module}.{suite}.{test}" for suite, test in case.findall(text)):
+                    found.add(module)
+    return sorted(found)
+
+
+def has_python_test(pattern):
+    """Whether tests/python has a test whose name, FILE.Class.method, holds the pattern."""
+    folder = os.path.join(ROOT, "tests", "python")
+    for name in os.listdir(folder):
+        if not name.endswith("_test.py"):
+            continue
+        with open(os.path.join(folder, name)) as file:
+            tree = ast.parse(file.read())
+        for outer in (node for node in tree.body if isinstance(node, ast.ClassDef)):
+            # A class may inherit its tests from another one of the file.
+            methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name.startswith("test")}
+            if any(pattern in f"{name[:-3]}.{outer.name}.{method}" for method in methods):
+                return True
+    return False
+
+
 def simple(report, name, arguments):
     code, text = command(arguments, name)
     report.add(name, "passed" if code == 0 else "failed", "" if code == 0 else tail(text, 60))
@@ -95,7 +129,7 @@ def unit_tests(report, preset, pattern, module=None):
     env = dict(os.environ, UBSAN_OPTIONS="print_stacktrace=1", ASAN_OPTIONS="detect_stack_use_after_return=0")
     arguments = steady_addresses(preset) + ["ctest", "--test-dir", f"build/{preset}", "-j", str(JOBS), "--output-junit", results, "--no-tests=error"]
     if pattern:
-        arguments += ["-R", re.escape(pattern), "--no-tests=ignore"]
+        arguments += ["-R", re.escape(pattern), "--no-tests=ignore", "-E", "_NOT_BUILT$"]
     elif module:
         arguments += ["-R", f"^{module}\\."]
     code, text = command(arguments, f"ctest-{preset}", env)
@@ -274,16 +308,26 @@ def main():
         simple(report, "layers", [sys.executable, "tools/check_layers.py"])
         simple(report, "layers.self_test", [sys.executable, "tools/check_layers.py", "--self-test"])
         simple(report, "format", [sys.executable, "tools/check_format.py"])
-    step("build (release)")
-    if build(report, "release", "ridge", "ridge_tests"):
-        step("unit tests")
-        unit_tests(report, "release", pattern)
-        step("tests of the program")
-        python_tests(report, make_venv(), pattern)
-    step("build (ASan + UBSan)")
-    if build(report, "dev", "ridge_tests"):
-        step("unit tests (ASan + UBSan)")
-        unit_tests(report, "dev", pattern)
+    # With a pattern: only what it needs, or all where no test is seen to have such a name.
+    programs = [f"ridge_{module}_test" for module in unit_test_modules(pattern)] if pattern else []
+    of_program = pattern != "" and has_python_test(pattern)
+    if not programs and not of_program:
+        programs, of_program = ["ridge_tests"], True
+    if programs or of_program:
+        targets = programs + ["ridge"] * of_program
+        step(f"build (release{': ' + ' '.join(targets) if pattern else ''})")
+        if build(report, "release", *targets):
+            if programs:
+                step("unit tests")
+                unit_tests(report, "release", pattern)
+            if of_program:
+                step("tests of the program")
+                python_tests(report, make_venv(), pattern)
+    if programs:
+        step("build (ASan + UBSan)")
+        if build(report, "dev", *programs):
+            step("unit tests (ASan + UBSan)")
+            unit_tests(report, "dev", pattern)
     if not pattern:
         step("build (TSan)")
         if build(report, "tsan", "ridge_engine_test"):
