@@ -5,6 +5,7 @@
 #include <chrono>
 #include <memory>
 
+#include "base/quantity.h"
 #include "bench_subject.h"
 #include "bench_sweep.h"
 #include "commands.h"
@@ -104,7 +105,7 @@ Status BatchedBench(const Options& o, Output& out) {
   }
   if (longest > runtime->context_tokens()) {
     return Fail(Code::kOutOfRange, "prompt and output are longer than the context")
-        .Found(fmt::format("{} tokens", longest))
+        .Found(Count(longest, "token"))
         .Expected(fmt::format("at most {}", runtime->context_tokens()));
   }
   if (markdown) {
@@ -141,10 +142,10 @@ void AddBatchedBench(CLI::App& root, Invocation& invocation) {
       AddSubcommand(root, "batched-bench", "speed over the number of sequences decoded at once, as llama-batched-bench",
                     "ridge batched-bench -m model.gguf -npp 128 -ntg 32 -npl 1,2,4,8");
   o->model.Add(app);
-  app->add_option("--npp", o->prompts, "-npp: prompt tokens of each sequence (lists and ranges as in ridge bench)")
+  app->add_option("--npp", o->prompts, "prompt tokens of each sequence (lists and ranges as in ridge bench)")
       ->capture_default_str();
-  app->add_option("--ntg", o->gens, "-ntg: generated tokens of each sequence")->capture_default_str();
-  app->add_option("--npl", o->sequences, "-npl: sequences at once")->capture_default_str();
+  app->add_option("--ntg", o->gens, "generated tokens of each sequence")->capture_default_str();
+  app->add_option("--npl", o->sequences, "sequences at once")->capture_default_str();
   app->add_option("-o,--output", o->format, "md or jsonl")->capture_default_str();
   invocation.Bind(app, [o](Output& out) { return BatchedBench(*o, out); });
 }

@@ -20,6 +20,7 @@
 #include "gguf/gguf.h"
 #include "interrupt.h"
 #include "model_options.h"
+#include "option_help.h"
 #include "profile.h"
 #include "pull_progress.h"
 #include "service/runtime.h"
@@ -365,27 +366,23 @@ void AddBench(CLI::App& root, Invocation& invocation) {
                   "a prompt and what is generated after it, timed together: P,N (may be given more than once)");
   app->add_option("-d,--n-depth", o->depths, "tokens already in the KV")->capture_default_str();
   app->add_option("-r,--repetitions", o->repetitions, "repetitions of each test")->capture_default_str();
-  app->add_option("-t,--threads", o->threads, "threads; chosen when not given");
+  app->add_option("-t,--threads", o->threads, help::kThreads);
   AddPlacement(app, o->placement);
-  app->add_option("--isa", o->isas, "instruction sets; the best one when not given")->envname("RIDGE_ISA");
-  app->add_option("-b,--batch-size", o->batches, "most prompt tokens asked for at once")->capture_default_str();
-  app->add_option("--ub,--ubatch-size", o->chunks, "prompt tokens of one step")->capture_default_str();
-  app->add_option("--ctk,--cache-type-k", o->k_types, "types of cached keys: f16 bf16 f32 q8_0 q4_0")
-      ->capture_default_str();
-  app->add_option("--ctv,--cache-type-v", o->v_types, "types of cached values")->capture_default_str();
-  app->add_option("--kv-page", o->page, "tokens per KV page")->capture_default_str();
-  app->add_option("--fa,--flash-attn", o->flash_attention,
-                  "auto, on (as -fa alone), or off: all scores before one softmax")
-      ->capture_default_str();
+  app->add_option("--isa", o->isas, help::kIsa)->envname("RIDGE_ISA");
+  app->add_option("-b,--batch-size", o->batches, help::kBatch)->capture_default_str();
+  app->add_option("--ub,--ubatch-size", o->chunks, help::kChunk)->capture_default_str();
+  app->add_option("--ctk,--cache-type-k", o->k_types, help::kKType)->capture_default_str();
+  app->add_option("--ctv,--cache-type-v", o->v_types, help::kVType)->capture_default_str();
+  app->add_option("--kv-page", o->page, help::kKvPage)->capture_default_str();
+  app->add_option("--fa,--flash-attn", o->flash_attention, help::kFlashAttention)->capture_default_str();
   app->add_option("--fusion", o->fusions, FusionHelp() + " (may be given more than once)")
       ->allow_extra_args(false)
       ->capture_default_str();
-  app->add_option("--ngl,--n-gpu-layers", o->gpu_layers,
-                  "layers on a GPU, a list too: none in this build, so no more rows");
-  app->add_option("--matmul", o->matmul, kMatMulHelp)->capture_default_str();
+  app->add_option("--ngl,--gpu-layers,--n-gpu-layers", o->gpu_layers, help::kGpuLayers);
+  app->add_option("--matmul", o->matmul, help::kMatMul)->capture_default_str();
   AddProfile(app, o->profile, &o->no_profile);
   o->app = app;
-  app->add_option("--panel-cache", o->panel_cache, "keep repacked weights in this folder and load them from there");
+  app->add_option("--panel-cache", o->panel_cache, help::kPanelCache);
   app->add_flag("--with-sampling", o->with_sampling, "generated tokens are picked by the sampler, and its time counts");
   app->add_flag("--sequential", o->sequential,
                 "all repetitions of a line before the next one; else lines take turns, as far as their models fit into "
@@ -395,8 +392,8 @@ void AddBench(CLI::App& root, Invocation& invocation) {
   app->add_flag(
       "--no-warmup", o->no_warmup,
       "nothing runs before the first repetition that counts; else pieces of the test run until they are steady");
-  app->add_option("--op-trace", o->op_trace, kOpTraceHelp)->capture_default_str()->check(CLI::Range(0, 1000000));
-  app->add_flag("--strict", o->strict, "a fallback to a slow kernel is an error");
+  app->add_option("--op-trace", o->op_trace, help::kOpTrace)->capture_default_str()->check(CLI::Range(0, 1000000));
+  app->add_flag("--strict", o->strict, help::kStrict);
   app->add_option("-o,--output", o->format, "md, csv, json, jsonl or sql")->capture_default_str();
   invocation.Bind(app, [o](Output& out) { return Bench(*o, out); });
 }

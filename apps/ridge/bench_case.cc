@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "base/quantity.h"
 #include "lab/statistics.h"
 
 namespace ridge::app {
@@ -23,7 +24,7 @@ Result<std::unique_ptr<BenchCase>> BenchCase::Create(const service::Runtime& run
                                                      bool with_sampling) {
   if (test.tokens() > runtime.context_tokens()) {
     return Fail(Code::kOutOfRange, "the test is longer than the context")
-        .Found(fmt::format("{} tokens", test.tokens()))
+        .Found(Count(test.tokens(), "token"))
         .Expected(fmt::format("at most {}", runtime.context_tokens()));
   }
   RIDGE_ASSIGN_OR_RETURN(BenchSubject subject, BenchSubject::Create(runtime, 1, test.tokens()));
@@ -99,7 +100,9 @@ void BenchCase::Finish(const Ceilings& ceilings, BenchRow& row) const {
   }
   row.floors = ceilings.FloorsOf(work, *runtime_, test_.gen > 0);
   row.bound = ceilings.BoundOf(work, *runtime_, test_.gen > 0, seconds);
-  if (!row.bound) row.ceiling_reason = ceilings.WhyUnknown(*runtime_);
+  if (row.bound) return;
+  row.ceiling_reason = ceilings.WhyUnknown(*runtime_);
+  if (row.ceiling_reason.empty()) row.ceiling_reason = "the roofline has no rate for some of what this run computes";
 }
 
 }  // namespace ridge::app

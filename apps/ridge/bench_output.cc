@@ -5,6 +5,7 @@
 
 #include <ctime>
 
+#include "model_options.h"
 #include "text_table.h"
 
 namespace ridge::app {
@@ -127,12 +128,14 @@ Status BenchPrinter::Row(const BenchRow& r) {
       const std::string kv = r.type_k == r.type_v ? r.type_k : r.type_k + "/" + r.type_v;
       text = fmt::format(
           "| {:<30} | {:>6.2f} MiB | {:>8.2f} M | {:>7} | {:>7} | {:>4} | {:>15} | {:>24} | {:>9} | {:>14} |\n",
-          Printable(r.model_type, 30), static_cast<double>(r.model_size_bytes) / (1 << 20),
+          Printable(r.model_type, TerminalColumns(30)), static_cast<double>(r.model_size_bytes) / (1 << 20),
           static_cast<double>(r.model_parameters) / 1e6, r.isa, r.n_threads, kv, TestName(r),
           r.interval ? fmt::format("{:.2f} [{:.2f}, {:.2f}]", r.speed.median, r.interval->low, r.interval->high)
                      : fmt::format("{:.2f}", r.speed.median),
           r.read_gbps ? fmt::format("{:.1f}", *r.read_gbps) : "-",
           r.bound ? fmt::format("{:.0f} % {}", 100 * r.bound->share, lab::Name(r.bound->limit)) : "-");
+      if (!r.bound) reasons_.insert("\"-\" in the column of the ceiling: " + r.ceiling_reason);
+      if (!r.read_gbps) reasons_.insert("\"-\" under GB/s read: what a prompt reads says little of its speed");
       break;
     }
     case BenchFormat::kCsv: {
@@ -164,6 +167,9 @@ Status BenchPrinter::Row(const BenchRow& r) {
   return out_.Flush();
 }
 
-Status BenchPrinter::End() { return format_ == BenchFormat::kJson ? out_.Document(rows_) : Status(); }
+Status BenchPrinter::End() {
+  for (const std::string& reason : reasons_) Note(reason);
+  return format_ == BenchFormat::kJson ? out_.Document(rows_) : Status();
+}
 
 }  // namespace ridge::app

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -37,7 +38,8 @@ struct BenchRow {
 enum class BenchFormat { kMarkdown, kCsv, kJson, kJsonLines, kSql };
 Result<BenchFormat> ParseBenchFormat(const std::string& name);
 
-// Prints rows as they come, so that an interrupted sweep leaves what was measured; JSON is one document, written by End.
+// Prints rows as they come, so that an interrupted sweep leaves what was measured; JSON is one document, written by End. Why a cell of the table holds "-"
+// is said at the end, on stderr, each reason once; the other formats have it in the row.
 class BenchPrinter {
  public:
   BenchPrinter(BenchFormat format, Output& out) : format_(format), out_(out) {}
@@ -50,6 +52,7 @@ class BenchPrinter {
   Output& out_;
   bool first_ = true;
   Json rows_ = Json::array();
+  std::set<std::string> reasons_;  // of cells without a figure
 };
 
 }  // namespace ridge::app

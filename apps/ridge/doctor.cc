@@ -13,6 +13,7 @@
 
 #include "backend/backend.h"
 #include "base/cpu.h"
+#include "base/quantity.h"
 #include "base/thread_probe.h"
 #include "base/topology.h"
 #include "build_config.h"
@@ -20,6 +21,7 @@
 #include "commands.h"
 #include "doctor_check.h"
 #include "hub/store.h"
+#include "option_help.h"
 #include "revision.h"
 
 namespace ridge::app {
@@ -185,7 +187,7 @@ Check CheckRoofline() {
   const lab::Roofline& r = *ceilings.roofline();
   return {
       "roofline", State::kOk,
-      fmt::format("{} threads read {:.1f} GB/s and make {:.0f} int8 GOPS with {} (measured {})", r.threads,
+      fmt::format("{} read {:.1f} GB/s and make {:.0f} int8 GOPS with {} (measured {})", Count(r.threads, "thread"),
                   r.ReadGbps(r.threads).value_or(0), r.Int8Gops(r.isa, r.threads).value_or(0), r.isa, r.measured_at)};
 }
 
@@ -362,7 +364,7 @@ void AddDoctor(CLI::App& root, Invocation& invocation) {
   app->add_option("-m,--model", o->model.model,
                   "check this model too: are its types accelerated, does its KV fit, is the context sensible, was its "
                   "quality tested");
-  app->add_option("-c,--ctx-size", o->model.context, "with -m: the context in tokens, as for ridge run");
+  app->add_option("-c,--ctx-size", o->model.context, help::kContext);
   app->add_option("--evidence", o->model.evidence, "with -m: folder of a ridge lab experiment that tested its quality");
   invocation.Bind(app, [o](Output& out) -> Status {
     if (o->model.model.empty() && (o->model.context || !o->model.evidence.empty()))

@@ -9,6 +9,7 @@
 #include <map>
 #include <thread>
 
+#include "base/quantity.h"
 #include "base/topology.h"
 #include "ceilings.h"
 #include "doctor_check.h"
@@ -135,8 +136,8 @@ Check CheckMemorySpeed(int threads) {
     return {"memory_speed", State::kNotApplicable, "less than 3 GiB are available, which measuring would disturb"};
   const auto now = lab::ReadNow(threads, lab::ReadMachine());
   if (!now) return {"memory_speed", State::kNotApplicable, now.error().Message()};
-  const std::string evidence =
-      fmt::format("{:.1f} GB/s now, {:.1f} when the roofline was measured ({} threads)", *now, *ceiling, threads);
+  const std::string evidence = fmt::format("{:.1f} GB/s now, {:.1f} when the roofline was measured ({})", *now,
+                                           *ceiling, Count(threads, "thread"));
   if (*now < 0.85 * *ceiling)
     return {"memory_speed", State::kWarn, evidence,
             "another program or the host uses the bandwidth: ridge monitor shows who is busy; run ridge diagnose again "

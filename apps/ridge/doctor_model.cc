@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/quantity.h"
 #include "doctor_check.h"
 #include "lab/evidence/bundle.h"
 #include "lab/evidence/seal.h"
@@ -45,11 +46,11 @@ Check CheckWidestIsa(const service::Runtime& runtime) {
 
 Check CheckKvBudget(const service::Runtime& runtime) {
   const service::MemoryPlan& m = runtime.memory();
-  const std::string evidence =
-      fmt::format("{} of weights, {} of KV for {} tokens, {} in all; allowed {} ({})",
-                  Gb(static_cast<double>(m.weights_bytes)), Gb(static_cast<double>(m.kv_bytes)), m.kv_tokens,
-                  Gb(static_cast<double>(m.peak_bytes)), Gb(static_cast<double>(m.allowed_bytes)), m.allowed_reason);
-  if (!m.fits())
+  const std::string evidence = fmt::format(
+      "{} of weights, {} of KV for {}, {} in all; allowed {} ({})", Gb(static_cast<double>(m.weights_bytes)),
+      Gb(static_cast<double>(m.kv_bytes)), Count(m.kv_tokens, "token"), Gb(static_cast<double>(m.peak_bytes)),
+      Gb(static_cast<double>(m.allowed_bytes)), m.allowed_reason);
+  if (!m.fits_memory())
     return {"kv_budget", State::kFail, evidence,
             "a smaller -c, KV of fewer bits (-ctk q8_0 -ctv q8_0), or a smaller model (ridge plan)"};
   if (m.allowed_bytes > 0 && static_cast<double>(m.peak_bytes) > 0.85 * static_cast<double>(m.allowed_bytes))
@@ -61,7 +62,8 @@ Check CheckContext(const service::Runtime& runtime) {
   const int64_t trained = runtime.model().config().context_tokens, now = runtime.context_tokens();
   const service::MemoryPlan& m = runtime.memory();
   const std::string evidence = fmt::format(
-      "{} tokens ({}); trained for {}; its KV is {:.0f} % of the weights", now, runtime.context_reason(), trained,
+      "{} ({}); trained for {}; its KV is {:.0f} % of the weights", Count(now, "token"), runtime.context_reason(),
+      trained,
       m.weights_bytes == 0 ? 0.0 : 100 * static_cast<double>(m.kv_bytes) / static_cast<double>(m.weights_bytes));
   if (trained > 0 && now > trained)
     return {"context", State::kWarn, evidence, "answers get worse beyond the trained length: a smaller -c"};

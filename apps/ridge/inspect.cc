@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/atomic_file.h"
+#include "base/quantity.h"
 #include "base/thread_pool.h"
 #include "base/topology.h"
 #include "commands.h"
@@ -20,6 +21,7 @@
 #include "memory_report.h"
 #include "model/model.h"
 #include "model_options.h"
+#include "option_help.h"
 #include "speculation_options.h"
 #include "text_table.h"
 
@@ -38,9 +40,9 @@ struct Options {
   std::string model;
   std::optional<std::string> tensor, dump;
   bool graph = false, memory = false;
-  service::RuntimeOptions plan;  // what --memory is asked for
+  service::RuntimeOptions plan{.sequences = kServeParallel};  // what --memory is asked for
   std::string k_type = "f16", v_type = "f16", kv_memory;
-  SpeculationOptions speculation{"off"};
+  SpeculationOptions speculation{"auto"};  // as ridge serve, whose plan it is
   std::string fusion = "on";
 };
 
@@ -109,11 +111,13 @@ Json FileJson(const gguf::File& file, const std::vector<const TensorInfo*>& tens
 }
 
 std::string ValueText(const Value& value) {
-  if (value.type == ValueType::kString) return Printable(std::get<std::string>(value.data), kTextColumns);
+  if (value.type == ValueType::kString)
+    return Printable(std::get<std::string>(value.data), TerminalColumns(kTextColumns));
   const Json json = ValueJson(value, kFirstItems);
-  if (!json.is_object()) return Printable(json.dump(-1, ' ', false, Json::error_handler_t::replace), kTextColumns);
+  if (!json.is_object())
+    return Printable(json.dump(-1, ' ', false, Json::error_handler_t::replace), TerminalColumns(kTextColumns));
   const std::string items = json["first"].dump(-1, ' ', false, Json::error_handler_t::replace);
-  return Printable(fmt::format("{} items: {}", value.length(), items), kTextColumns);
+  return Printable(fmt::format("{}: {}", Count(value.length(), "item"), items), TerminalColumns(kTextColumns));
 }
 
 std::string FileText(const gguf::File& file, const std::vector<const TensorInfo*>& tensors) {
@@ -131,9 +135,9 @@ std::string FileText(const gguf::File& file, const std::vector<const TensorInfo*
     elements += tensor->elements();
   }
   const size_t shards = file.shard_paths().size();
-  out += fmt::format("GGUF version {}, {} bytes{}, alignment {}, {} tensors with {} elements\n", file.version(),
-                     file.size_bytes(), shards > 1 ? fmt::format(" in {} shards", shards) : "", file.alignment(),
-                     tensors.size(), elements);
+  out += fmt::format("GGUF version {}, {}{}, alignment {}, {} with {}\n", file.version(),
+                     Count(file.size_bytes(), "byte"), shards > 1 ? fmt::format(" in {}", Count(shards, "shard")) : "",
+                     file.alignment(), Count(tensors.size(), "tensor"), Count(elements, "element"));
 
   TextTable metadata({{"metadata"}, {"type"}, {"value"}});
   for (const auto& [key, value] : file.metadata().entries())
@@ -165,7 +169,7 @@ Result<const TensorInfo*> FindTensor(const gguf::File& file, const std::string& 
   return Fail(Code::kNotFound, "no such tensor")
       .Where(file.path())
       .Found(gguf::Quoted(name))
-      .Expected(fmt::format("one of its {} tensors", file.tensors().size()))
+      .Expected(fmt::format("one of its {}", Count(file.tensors().size(), "tensor")))
       .Remedy("ridge inspect lists them");
 }
 
@@ -235,9 +239,9 @@ Status Memory(const Options& options, const std::string& path, Output& out) {
   }
   RIDGE_ASSIGN_OR_RETURN(const SpeculationOptions::Loaded planned, options.speculation.Plan(asked));
   const auto& runtime = planned.model;
-  const service::MemoryPlan& plan = runtime->memory();
+  for (const std::string& note : runtime->notes()) Note(note);
   if (!out.json) return out.Write(MemoryText(*runtime));
-  return out.Document({{"path", path}, {"memory", MemoryJson(plan)}, {"config", ConfigJson(*runtime)}});
+  return out.Document({{"path", path}, {"memory", MemoryJson(*runtime)}, {"config", ConfigJson(*runtime)}});
 }
 
 Status Inspect(const Options& options, Output& out) {
@@ -286,7 +290,7 @@ void AddInspect(CLI::App& root, Invocation& invocation) {
       "ridge inspect model.gguf\n  ridge inspect model.gguf --tensor output_norm.weight --dump norm.f32\n"
       "  ridge inspect model.gguf --graph --fusion no-qkv\n  ridge inspect model.gguf --memory -c 8192 -np 16");
   app->add_option("MODEL,-m,--model", options->model,
-                  "a file, any shard of a split file, a folder that holds one, or a model of the store")
+                  "a file, any shard of a split file, a folder that holds one, or a model of the store; or as -m MODEL")
       ->required();
   CLI::Option* tensor = app->add_option("--tensor", options->tensor, "only this tensor");
   app->add_option("--dump", options->dump, "write the tensor here as float32, little endian, row by row")
@@ -295,29 +299,24 @@ void AddInspect(CLI::App& root, Invocation& invocation) {
       app->add_flag("--graph", options->graph,
                     "the model's ops as they are run: fusion passes, shapes, costs; needs a known architecture")
           ->excludes(tensor);
-  CLI::Option* memory =
-      app->add_flag("--memory", options->memory,
-                    "what the model takes in memory at these settings, and what fits, before a weight is read")
-          ->excludes(tensor)
-          ->excludes(graph);
-  app->add_option("-c,--ctx-size", options->plan.context_tokens, "prompt and output of one request, in tokens")
-      ->needs(memory);
-  app->add_option("--np,--parallel", options->plan.sequences, "-np: sequences that run at once")
+  CLI::Option* memory = app->add_flag("--memory", options->memory,
+                                      "what the model takes in memory as ridge serve loads it at these settings, and "
+                                      "what fits, before a weight is read")
+                            ->excludes(tensor)
+                            ->excludes(graph);
+  app->add_option("-c,--ctx-size", options->plan.context_tokens, help::kContext)->needs(memory);
+  app->add_option("--np,--parallel", options->plan.sequences, help::kParallel)
       ->check(CLI::Range(1, 1024))
       ->needs(memory)
       ->capture_default_str();
-  app->add_option("-t,--threads", options->plan.threads, "threads that compute")->needs(memory);
-  app->add_option("--ub,--ubatch-size", options->plan.chunk_tokens, "-ub: tokens of a step")->needs(memory);
-  app->add_option("--kv-page", options->plan.page_tokens, "tokens of a page of KV")
+  app->add_option("-t,--threads", options->plan.threads, help::kThreads)->needs(memory);
+  app->add_option("--ub,--ubatch-size", options->plan.chunk_tokens, help::kChunk)
       ->needs(memory)
-      ->capture_default_str();
-  app->add_option("--ctk,--cache-type-k", options->k_type, "-ctk: type of the K cache")
-      ->needs(memory)
-      ->capture_default_str();
-  app->add_option("--ctv,--cache-type-v", options->v_type, "-ctv: type of the V cache")
-      ->needs(memory)
-      ->capture_default_str();
-  app->add_option("--kv-memory", options->kv_memory, "size of the KV pool, such as 512MiB")->needs(memory);
+      ->default_str(help::kChunkDefault);
+  app->add_option("--kv-page", options->plan.page_tokens, help::kKvPage)->needs(memory)->capture_default_str();
+  app->add_option("--ctk,--cache-type-k", options->k_type, help::kKType)->needs(memory)->capture_default_str();
+  app->add_option("--ctv,--cache-type-v", options->v_type, help::kVType)->needs(memory)->capture_default_str();
+  app->add_option("--kv-memory", options->kv_memory, help::kKvMemory)->needs(memory);
   for (CLI::Option* option : options->speculation.Add(app)) option->needs(memory);
   app->add_option("--fusion", options->fusion, FusionHelp())->needs(graph)->capture_default_str();
   invocation.Bind(app, [options](Output& out) { return Inspect(*options, out); });

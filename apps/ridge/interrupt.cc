@@ -8,6 +8,7 @@ namespace {
 volatile std::sig_atomic_t g_signals = 0;  // a signal handler has no other way to speak
 volatile std::sig_atomic_t g_counting = 0;
 
+volatile std::sig_atomic_t g_in_order = 0;
 volatile std::sig_atomic_t g_json = 0;
 
 constexpr int kPatience =
@@ -17,6 +18,10 @@ void Handle(int signal) {
   if (g_counting != 0) {
     g_signals = g_signals + (signal == SIGTERM ? 2 : 1);
     if (g_signals < kPatience) return;
+  }
+  if (g_in_order != 0) {
+    constexpr char kEnded[] = "ridge: ended before the model was loaded\n";
+    _exit(write(STDERR_FILENO, kEnded, sizeof(kEnded) - 1) < 0 ? 1 : 0);
   }
   constexpr char kLine[] = "error: interrupted\n";
   constexpr char kDocument[] =
@@ -32,6 +37,7 @@ void Handle(int signal) {
 Interrupt::Interrupt(bool json) {
   g_json = json;
   g_counting = 0;
+  g_in_order = 0;
   g_signals = 0;
   struct sigaction action = {};
   action.sa_handler = Handle;
@@ -45,6 +51,7 @@ Interrupt::~Interrupt() {
   sigaction(SIGTERM, &old_term_, nullptr);
 }
 
+void Interrupt::EndInOrder() { g_in_order = 1; }
 void Interrupt::Count() { g_counting = 1; }
 int Interrupt::count() const { return g_signals; }
 void Interrupt::Reset() { g_signals = 0; }

@@ -1,6 +1,7 @@
 // Ctrl-C and SIGTERM while a command runs.
 //
 //   Interrupt interrupt(out.json);   // at once: "error: interrupted" (with --json: its document too) and status 1
+//   interrupt.EndInOrder();          // from here on a signal is no error: a line says so, status 0
 //   interrupt.Count();               // from here on signals are counted: Ctrl-C as one, SIGTERM as two; the fourth ends at once
 //   if (interrupt.count() > 0) ...
 //
@@ -18,6 +19,7 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
+  void EndInOrder();
   void Count();
   int count() const;
   void Reset();

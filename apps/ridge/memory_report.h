@@ -8,7 +8,7 @@
 
 namespace ridge::app {
 
-Json MemoryJson(const service::MemoryPlan& plan);
+Json MemoryJson(const service::Runtime& runtime);
 std::string MemoryText(const service::Runtime& runtime);
 
 }  // namespace ridge::app

@@ -3,11 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
 
+#include "base/quantity.h"
+#include "option_help.h"
 #include "profile.h"
 #include "pull_progress.h"
 #include "text_table.h"
@@ -26,27 +27,9 @@ Result<backend::KvType> KvTypeOf(const char* flag, const std::string& name) {
 }
 
 Result<uint64_t> ParseBytes(const char* flag, const std::string& text) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  const std::string unit(end, text.data() + text.size());
-  constexpr std::pair<std::string_view, double> kUnits[] = {{"", 1},
-                                                            {"B", 1},
-                                                            {"kB", 1e3},
-                                                            {"KB", 1e3},
-                                                            {"KiB", 1024.0},
-                                                            {"k", 1024.0},
-                                                            {"K", 1024.0},
-                                                            {"MB", 1e6},
-                                                            {"MiB", 1048576.0},
-                                                            {"M", 1048576.0},
-                                                            {"GB", 1e9},
-                                                            {"GiB", 1073741824.0},
-                                                            {"G", 1073741824.0}};
-  for (const auto& [name, factor] : kUnits) {
-    if (error == std::errc() && unit == name && number >= 0 && number * factor < 1e18)
-      return static_cast<uint64_t>(number * factor);
-  }
-  return Fail(Code::kUsage, "wrong value").Where(flag).Found(text).Expected("a size such as 512MiB or 2GiB");
+  auto size = ParseByteSize(text);
+  if (!size) size.error().where = flag;
+  return size;
 }
 
 void ModelOptions::Add(CLI::App* app, Profiles profiles) {
@@ -54,39 +37,23 @@ void ModelOptions::Add(CLI::App* app, Profiles profiles) {
          "-m,--model", model_,
          "a GGUF file, a name in the store (smollm2:135m), or hf:OWNER/REPO[:QUANT], ollama:NAME, pypi:PACKAGE")
       ->required();
-  app->add_option(
-      "-t,--threads", threads_,
-      "compute threads (0 or not given: as many as physical cores that this process may use, or fewer where a short "
-      "probe shows that to be faster)");
+  app->add_option("-t,--threads", threads_, help::kThreads);
   AddPlacement(app, placement_);
-  app->add_option("--isa", isa_, "force the kernels of one instruction set: see ridge doctor (default: the best)")
-      ->envname("RIDGE_ISA");
-  app->add_option(
-      "-c,--ctx-size", context_,
-      "context in tokens, prompt and output together; 0: what the model was trained for (default: that, at most 4096)");
-  app->add_option("-b,--batch-size", batch_,
-                  "most prompt tokens handed over at once (default 2048); an upper limit of -ub");
-  app->add_option("--ub,--ubatch-size", chunk_, "-ub: prompt tokens of one step, the prompt chunk (default 512)");
-  app->add_option("--kv-page", page_, "tokens of one KV page")->capture_default_str();
-  k_option_ =
-      app->add_option("--ctk,--cache-type-k", k_type_, "-ctk: type of the K cache: f16, bf16, f32, q8_0 or q4_0")
-          ->capture_default_str();
-  v_option_ = app->add_option("--ctv,--cache-type-v", v_type_,
-                              "-ctv: type of the V cache, chosen independently: f16, bf16, f32, q8_0 or q4_0")
-                  ->capture_default_str();
-  flash_option_ = app->add_option("--fa,--flash-attn", flash_attention_,
-                                  "-fa: auto, on (as -fa alone), or off: all scores before one softmax, slower and "
-                                  "with other bits (an experiment)")
-                      ->capture_default_str();
+  app->add_option("--isa", isa_, help::kIsa)->envname("RIDGE_ISA");
+  app->add_option("-c,--ctx-size", context_, help::kContext);
+  app->add_option("-b,--batch-size", batch_, help::kBatch)->default_str(help::kBatchDefault);
+  app->add_option("--ub,--ubatch-size", chunk_, help::kChunk)->default_str(help::kChunkDefault);
+  app->add_option("--kv-page", page_, help::kKvPage)->capture_default_str();
+  k_option_ = app->add_option("--ctk,--cache-type-k", k_type_, help::kKType)->capture_default_str();
+  v_option_ = app->add_option("--ctv,--cache-type-v", v_type_, help::kVType)->capture_default_str();
+  flash_option_ = app->add_option("--fa,--flash-attn", flash_attention_, help::kFlashAttention)->capture_default_str();
   app->add_option("--fusion", fusion_, FusionHelp())->capture_default_str();
-  app->add_option("--ngl,--gpu-layers,--n-gpu-layers", gpu_layers_,
-                  "-ngl: accepted and resolved to 0, with the reason: this build computes on the CPU only");
-  app->add_option("--panel-cache", panel_cache_,
-                  "keep repacked weights in this folder and load them from there: nothing is written without it");
+  app->add_option("--ngl,--gpu-layers,--n-gpu-layers", gpu_layers_, help::kGpuLayers);
+  app->add_option("--panel-cache", panel_cache_, help::kPanelCache);
   stored_profiles_ = profiles == Profiles::kStored;
   AddProfile(app, profile_, stored_profiles_ ? &no_profile_ : nullptr);
-  app->add_option("--matmul", matmul_, kMatMulHelp)->capture_default_str();
-  app->add_flag("--strict", strict_, "an op without a fast kernel, and a setting that cannot be kept, are errors");
+  app->add_option("--matmul", matmul_, help::kMatMul)->capture_default_str();
+  app->add_flag("--strict", strict_, help::kStrict);
 }
 
 std::string FusionHelp() {
@@ -133,6 +100,12 @@ Status CheckGpuLayers(std::optional<int> layers, bool strict) {
   }
   Note("-ngl " + std::to_string(*layers) + ": 0 layers on a GPU, since " + kNoGpu);
   return {};
+}
+
+Status ModelOptions::Place() const {
+  RIDGE_ASSIGN_OR_RETURN(const Placement placement, ResolvePlacement(placement_));
+  const Status applied = ApplyPlacement(placement);
+  return strict_ ? applied : Status();  // what the system refuses is told by Load, which is refused it again
 }
 
 Result<service::RuntimeOptions> ModelOptions::Check(const LoadNeeds& needs) const {
@@ -208,7 +181,8 @@ Result<std::unique_ptr<service::Runtime>> ModelOptions::LoadResolved(const servi
   RIDGE_ASSIGN_OR_RETURN(std::unique_ptr<service::Runtime> runtime, service::Runtime::Load(options));
   for (const std::string& note : runtime->notes()) Note(note);
   if (const std::vector<std::string>& unused = runtime->model().unused(); !unused.empty()) {
-    Note(std::to_string(unused.size()) + " tensors of the file are not used, " + unused.front() +
+    Note(Count(unused.size(), "tensor") +
+         (unused.size() == 1 ? " of the file is not used, " : " of the file are not used, ") + unused.front() +
          (unused.size() > 1 ? " to " + unused.back() : ""));
   }
   return runtime;

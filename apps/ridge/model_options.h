@@ -19,6 +19,8 @@
 
 namespace ridge::app {
 
+inline constexpr int64_t kServeParallel = 8;  // -np where it is not given
+
 struct LoadNeeds {
   bool embeddings = false;
   int64_t logit_rows = 1;  // rows of a step that may give logits
@@ -47,6 +49,9 @@ class ModelOptions {
   Result<std::shared_ptr<const Profile>> TakeProfile(const std::string& resolved_path) const;
   void Apply(const Profile* profile, service::RuntimeOptions& options) const;
   static Result<std::unique_ptr<service::Runtime>> LoadResolved(const service::RuntimeOptions& options);
+
+  // Puts this thread, and those that it starts from here on, where --cpu-mask and the like want them. Load does so too: this is for threads before it.
+  Status Place() const;
 
   const std::string& model() const { return model_; }  // as typed
   bool strict() const { return strict_; }
@@ -78,9 +83,6 @@ Status CheckGpuLayers(std::optional<int> layers, bool strict);  // a number that
 
 // "native" or "blas", an error for all else.
 Result<bool> MatMulIsBlas(const std::string& value);
-inline constexpr const char* kMatMulHelp =
-    "native, or blas: OpenBLAS where 32 tokens or more are computed at once, an experiment variable that is not "
-    "bit-stable";
 
 // --profile and --no-profile, which exclude one another; no_profile may be null: only a named profile is used.
 void AddProfile(CLI::App* app, std::string& profile, bool* no_profile);
@@ -103,9 +105,6 @@ struct TimeSpan {
   double begin_s = 0, end_s = 0;
 };
 Json OpTraceJson(const backend::OpTrace& trace, const std::vector<TimeSpan>& spans);
-inline constexpr const char* kOpTraceHelp =
-    "time every op of one step in so many and put the times into the JSON document (0: of none); the steps stay the "
-    "same to the bit";
 
 // One line for people, on stderr: "ridge: TEXT".
 void Note(std::string_view text);

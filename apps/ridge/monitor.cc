@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 
+#include "base/quantity.h"
 #include "base/read_file.h"
 #include "commands.h"
 #include "interrupt.h"
@@ -75,7 +76,7 @@ std::string Summary(const lab::Recorded& log) {
     }
     for (const std::string& u : row.unknown) unknown[u]++;
   }
-  std::string text = fmt::format("{}: {} samples", lab::Name(log.kind), log.rows.size());
+  std::string text = fmt::format("{}: {}", lab::Name(log.kind), Count(log.rows.size(), "sample"));
   if (log.other_lines > 0) text += fmt::format(", {} other lines", log.other_lines);
   if (!log.rows.front().time.empty())
     text += fmt::format(", {} to {}", Printable(log.rows.front().time), Printable(log.rows.back().time));
@@ -86,7 +87,7 @@ std::string Summary(const lab::Recorded& log) {
     for (const auto& [reason, n] : c.reasons)
       missing += fmt::format("{}{} x {}", missing.empty() ? "" : ", ", n, reason);
     if (c.values.empty()) {
-      table.Row({Printable(name), "0", "", Printable(c.text, 40), "", Printable(missing)});
+      table.Row({Printable(name), "0", "", Printable(c.text, TerminalColumns(40)), "", Printable(missing)});
       continue;
     }
     table.Row({Printable(name), std::to_string(c.values.size()), Number(*std::ranges::min_element(c.values)),
@@ -297,7 +298,7 @@ Status Live(const Options& o, Output& out) {
          {"late_samples", late},
          {"observer_cpu_percent", n > 1 ? Json(own) : Json(nullptr)}});
   }
-  if (n > 1) Note(fmt::format("{} samples, {} late; watching took {:.2f} % of one CPU", n, late, own));
+  if (n > 1) Note(fmt::format("{}, {} late; watching took {:.2f} % of one CPU", Count(n, "sample"), late, own));
   return {};
 }
 

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/json_text.h"
+#include "base/quantity.h"
 #include "base/read_file.h"
 #include "base/topology.h"
 #include "ceilings.h"
@@ -12,6 +13,7 @@
 #include "lab/planning/plan.h"
 #include "lab/roofline/roofline_json.h"
 #include "model_options.h"
+#include "option_help.h"
 #include "pull_progress.h"
 #include "text_table.h"
 
@@ -232,19 +234,20 @@ Status Plan(const Options& o, Output& out) {
                          {"recommended", suits ? CandidateJson(candidates[0]) : Json(nullptr)},
                          {"candidates", std::move(rows)}});
   }
-  std::string text = fmt::format("{}: {:.1f} GB ({}), {:.1f} GB left to the system; {} threads\n", Printable(d.cpu),
-                                 d.budget.device_bytes / 1e9, d.memory_reason, d.budget.reserve_bytes / 1e9, d.threads);
+  std::string text = fmt::format("{}: {:.1f} GB ({}), {:.1f} GB left to the system; {}\n", Printable(d.cpu),
+                                 d.budget.device_bytes / 1e9, d.memory_reason, d.budget.reserve_bytes / 1e9,
+                                 Count(d.threads, "thread"));
   if (!d.roofline) text += fmt::format("no speeds: {}\n", d.roofline_reason);
   text += fmt::format("{}: {}; {} or more bits, KV {}: {}\n\n", task->task, task->model, task->least_format, kv_name,
                       task->reason);
   if (exact) {
     const service::MemoryPlan& m = exact->memory;
     text += fmt::format(
-        "{}: {:.2f} GB of weights, {:.2f} GB of KV for {} x {} tokens, {:.2f} GB in all: {}\ndecode {} tokens/s at {} "
-        "tokens of context, prefill {} tokens/s\n",
+        "{}: {:.2f} GB of weights, {:.2f} GB of KV for {} x {}, {:.2f} GB in all: {}\ndecode {} tokens/s at {}"
+        " of context, prefill {} tokens/s\n",
         o.model, static_cast<double>(m.weights_bytes) / 1e9, static_cast<double>(m.kv_bytes) / 1e9, o.concurrency,
-        o.context, static_cast<double>(m.peak_bytes) / 1e9, exact->fits ? "fits" : "does NOT fit",
-        Rate(exact->speed.decode), o.context, Rate(exact->speed.prefill));
+        Count(o.context, "token"), static_cast<double>(m.peak_bytes) / 1e9, exact->fits ? "fits" : "does NOT fit",
+        Rate(exact->speed.decode), Count(o.context, "token"), Rate(exact->speed.prefill));
     if (d.roofline && !exact->speed.reason.empty()) text += "no speed of decoding: " + exact->speed.reason + "\n";
   } else {
     TextTable table({{"model"},
@@ -295,8 +298,8 @@ void AddPlan(CLI::App& root, Invocation& invocation) {
                   "memory)");
   app->add_option("--task", o->task, "chat, code, extraction, math, rag, agent or edge")->capture_default_str();
   app->add_option("--ctk,--cache-type-k", o->k_type, "type of the KV cache (default: the task's)");
-  app->add_option("--ub,--ubatch-size", o->chunk, "-ub: prompt tokens of one step")->capture_default_str();
-  app->add_option("-t,--threads", o->threads, "threads; chosen when not given");
+  app->add_option("--ub,--ubatch-size", o->chunk, help::kChunk)->capture_default_str();
+  app->add_option("-t,--threads", o->threads, help::kThreads);
   app->add_option("-m,--model", o->model,
                   "a file, a name in the store, a reference: planned exactly, from its own tensors");
   app->add_option("--most", o->most, "rows of the table at most")->capture_default_str();

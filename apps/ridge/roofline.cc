@@ -2,10 +2,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include "base/atomic_file.h"
+#include "base/quantity.h"
 #include "base/read_file.h"
 #include "base/topology.h"
 #include "ceilings.h"
@@ -17,6 +19,7 @@
 #include "lab/roofline/roofline_json.h"
 #include "model/model.h"
 #include "model_options.h"
+#include "option_help.h"
 #include "pull_progress.h"
 #include "text_table.h"
 
@@ -92,7 +95,8 @@ std::string PredictionText(const Prediction& p, const Options& o) {
                        Rate(tokens, f.memory_s), *f.unpack_s > 0 ? fmt::format("{:.1f}", tokens / *f.unpack_s) : "-",
                        Rate(tokens, f.arithmetic_s));
   };
-  std::string out = fmt::format("\n{} with {} threads, {} tokens of context:\n", o.model, p.threads, o.context);
+  std::string out =
+      fmt::format("\n{} with {}, {} of context:\n", o.model, Count(p.threads, "thread"), Count(o.context, "token"));
   out += line("prefill", p.prefill, static_cast<double>(o.context));
   out += line("decode", p.decode, 1);
   if (p.decode.kernels_s)
@@ -112,10 +116,15 @@ std::vector<lab::PlotPoint> Points(const Roofline& roofline, const std::optional
   return points;
 }
 
-std::string Cell(const std::optional<double>& value) { return value ? fmt::format("{:.0f}", *value) : "-"; }
+// Three digits: scalar code does fractions of what vectors do.
+std::string Cell(const std::optional<double>& value) {
+  if (!value) return "-";
+  return *value < 100 ? fmt::format("{:.3g}", *value) : fmt::format("{:.0f}", *value);
+}
 
 std::string RooflineText(const Roofline& r) {
-  std::string out = fmt::format("{}, {} CPUs, fingerprint {}\n\n", r.machine.cpu, r.machine.cpus, r.fingerprint);
+  std::string out =
+      fmt::format("{}, {}, fingerprint {}\n\n", r.machine.cpu, Count(r.machine.cpus, "CPU"), r.fingerprint);
   TextTable read({{"threads", true}, {"read GB/s", true}, {"fastest pattern"}});
   for (const lab::ReadRow& row : r.read)
     read.Row({std::to_string(row.threads), fmt::format("{:.1f}", row.gbps), row.pattern});
@@ -129,15 +138,22 @@ std::string RooflineText(const Roofline& r) {
                  gbps > 0 ? fmt::format("{:.0f} %", 100 * row.gbps_memory / gbps) : "-",
                  fmt::format("{:.1f}", row.gbps_l2)});
   }
-  out += read.Text() + fmt::format("\nPeaks, {} threads:\n", r.threads) + peaks.Text();
-  out += fmt::format("\nDecode kernels, {}, {} threads, one token:\n", r.isa, r.threads) + formats.Text() + "\n";
+  out += read.Text() + fmt::format("\nPeaks, {}:\n", Count(r.threads, "thread")) + peaks.Text();
+  const auto unmeasured = [](const lab::PeakRow& row) {
+    return !row.int8_gops || !row.bf16_gflops || !row.fp32_gflops;
+  };
+  if (std::ranges::any_of(r.peaks, unmeasured)) out += "-: not measured, the ISA has no such instruction\n";
+  out +=
+      fmt::format("\nDecode kernels, {}, {}, one token:\n", r.isa, Count(r.threads, "thread")) + formats.Text() + "\n";
   if (r.attention.empty()) return out;
   TextTable attention({{"KV type"}, {"channels", true}, {"heads that share", true}, {"million tokens/s", true}});
   for (const lab::AttentionRow& row : r.attention)
     attention.Row({row.kv_type, std::to_string(row.head_dim), std::to_string(row.group),
                    fmt::format("{:.1f}", row.tokens_per_s / 1e6)});
-  out += fmt::format("Attention of one token, tokens seen of one KV head, {} threads:\n", r.threads) + attention.Text();
-  out += fmt::format("\nHanding work to {} threads and waiting for it: {:.1f} us\n\n", r.threads, r.dispatch_us);
+  out += fmt::format("Attention of one token, tokens seen of one KV head, {}:\n", Count(r.threads, "thread")) +
+         attention.Text();
+  out +=
+      fmt::format("\nHanding work to {} and waiting for it: {:.1f} us\n\n", Count(r.threads, "thread"), r.dispatch_us);
   return out;
 }
 
@@ -229,8 +245,8 @@ void AddRoofline(CLI::App& root, Invocation& invocation) {
                   "predict the ceilings of this model too: a file, a name in the store, a reference");
   app->add_option("-c,--ctx-size", o->context, "tokens of prompt, and of context when decoding, for -m")
       ->capture_default_str();
-  app->add_option("--ub,--ubatch-size", o->chunk, "-ub: prompt tokens of one step, for -m")->capture_default_str();
-  app->add_option("-t,--threads", o->threads, "threads of the prediction for -m; chosen when not given");
+  app->add_option("--ub,--ubatch-size", o->chunk, help::kChunk)->capture_default_str();
+  app->add_option("-t,--threads", o->threads, help::kThreads);
   app->add_option("--svg", o->svg, "write the plot to this file");
   app->add_flag("--fresh", o->fresh, "measure again, whatever is kept");
   app->add_flag("--short", o->is_short, "measure for a few seconds only, good to some percent; never kept");

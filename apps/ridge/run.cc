@@ -7,12 +7,14 @@
 #include <utility>
 
 #include "base/planted.h"
+#include "base/quantity.h"
 #include "ceilings.h"
 #include "commands.h"
 #include "interrupt.h"
 #include "ledger.h"
 #include "line_reader.h"
 #include "model_options.h"
+#include "option_help.h"
 #include "profile.h"
 #include "sampling_options.h"
 #include "service/service.h"
@@ -189,8 +191,8 @@ Result<Answer> Run::Generate(const TextRequest& request) {
     RIDGE_RETURN_IF_ERROR(out_.Flush());
   }
   if (answer.receipt.nan_logits > 0)
-    Note(fmt::format("{} logits were not numbers: the model file is damaged, or this build computes it wrongly",
-                     answer.receipt.nan_logits));
+    Note(fmt::format("{} no numbers: the model file is damaged, or this build computes it wrongly",
+                     Count(answer.receipt.nan_logits, "logit was", "logits were")));
   return answer;
 }
 
@@ -246,12 +248,12 @@ Status Run::Finish(const Answer& answer) {
   }
   if (answer.receipt.reason == engine::FinishReason::kCancelled && !options_.chat) {
     return Fail(Code::kCancelled, "interrupted")
-        .Found(fmt::format("{} tokens were generated", answer.receipt.predicted_n));
+        .Found(fmt::format("{} generated", Count(answer.receipt.predicted_n, "token was", "tokens were")));
   }
   if (answer.receipt.reason == engine::FinishReason::kLength &&
       answer.receipt.prompt_n + answer.receipt.predicted_n >= runtime.context_tokens()) {
-    Note(
-        fmt::format("the context of {} tokens is full: the answer ends here (more with -c)", runtime.context_tokens()));
+    Note(fmt::format("the context of {} is full: the answer ends here (more with -c)",
+                     Count(runtime.context_tokens(), "token")));
   }
   return {};
 }
@@ -333,17 +335,19 @@ void AddRun(CLI::App& root, Invocation& invocation) {
                   "tokens to generate at most; -1: until the model ends or the context is full")
       ->capture_default_str();
   app->add_option("--sys,--system-prompt", options->system,
-                  "-sys: a chat, with this message of the system before it; with -p or -f one turn of it");
+                  "a chat, with this message of the system before it; with -p or -f one turn of it");
   app->add_flag("--cnv,--conversation", options->chat,
-                "-cnv: a chat, one line of stdin per message; -p or -f is the first message");
+                "a chat, one line of stdin per message; -p or -f is the first message");
   app->add_flag("--st,--single-turn", options->single_turn,
-                "-st: one turn of a chat, then end; without -p and -f the message is a line of stdin");
+                "one turn of a chat, then end; without -p and -f the message is a line of stdin");
   app->add_flag("--no-cnv,--no-conversation", options->no_chat,
-                "-no-cnv: never a chat: without a text nothing is started, and -cnv, -st and -sys are refused");
+                "never a chat: without a text nothing is started, and -cnv, -st and -sys are refused");
   app->add_option("-r,--reverse-prompt", options->stops, "end the answer before this text; may be given several times")
       ->allow_extra_args(false);
   app->add_flag("--ignore-eos", options->ignore_eos, "the model's end tokens do not end the answer");
-  app->add_option("--op-trace", options->op_trace, kOpTraceHelp)->capture_default_str()->check(CLI::Range(0, 1000000));
+  app->add_option("--op-trace", options->op_trace, help::kOpTrace)
+      ->capture_default_str()
+      ->check(CLI::Range(0, 1000000));
   app->add_flag("--op-times", options->op_times,
                 "time every op of the program, and end with how long each kind took in prefill and decode");
   app->add_option("--plant-sleep", options->planted,

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <limits>
@@ -97,7 +98,12 @@ Result<sampling::SamplingParams> SamplingOptions::Resolve(const text::Tokenizer&
         });
   }
   if (Status valid = sampling::Validate(params, static_cast<int32_t>(vocab)); !valid) {
-    valid.error().code = Code::kUsage;  // every parameter came from a flag
+    Error& error = valid.error();  // every parameter came from a flag
+    error.code = Code::kUsage;
+    if (!error.where.empty()) {
+      std::ranges::replace(error.where, '_', '-');
+      error.where = "--" + error.where;
+    }
     return std::unexpected(std::move(valid).error());
   }
   return params;

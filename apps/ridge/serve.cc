@@ -11,12 +11,14 @@
 
 #include "base/atomic_file.h"
 #include "base/planted.h"
+#include "base/quantity.h"
 #include "base/read_file.h"
 #include "commands.h"
 #include "engine/cache_file.h"
 #include "hub/files.h"
 #include "interrupt.h"
 #include "model_options.h"
+#include "option_help.h"
 #include "profile.h"
 #include "server/server.h"
 #include "service/embedder.h"
@@ -36,7 +38,7 @@ constexpr int64_t kScoreRows = 32;  // tokens of prompts that a step may give lo
 struct Options {
   ModelOptions model;
   server::ServerOptions server;
-  int64_t running = 8, waiting = 1024;
+  int64_t running = kServeParallel, waiting = 1024;
   SpeculationOptions speculation{"auto"};
   std::string kv_memory, alias, prefix_cache_file, planted;
   double stall_s = server::Context().stall_s;
@@ -88,12 +90,13 @@ Json RestoreCache(const Options& o, Service& service) {
   }
   told["pages"] = restored->pages;
   told["tokens"] = restored->tokens;
-  Note(fmt::format("prefix cache of {} tokens restored from {} in {:.0f} ms{}", restored->tokens, o.prefix_cache_file,
-                   restored->ms,
-                   restored->pages_left_out > 0
-                       ? fmt::format("; {} pages that were used least recently did not fit", restored->pages_left_out)
-                       : ""));
-  if (restored->pages_left_out > 0) told["reason"] = fmt::format("{} pages did not fit", restored->pages_left_out);
+  Note(fmt::format("prefix cache of {} restored from {} in {:.0f} ms{}", Count(restored->tokens, "token"),
+                   o.prefix_cache_file, restored->ms,
+                   restored->pages_left_out > 0 ? fmt::format("; {} that were used least recently did not fit",
+                                                              Count(restored->pages_left_out, "page"))
+                                                : ""));
+  if (restored->pages_left_out > 0)
+    told["reason"] = fmt::format("{} did not fit", Count(restored->pages_left_out, "page"));
   return told;
 }
 
@@ -103,7 +106,7 @@ Status SaveCache(const Options& o, Service& service) {
   if (saved->pages == 0) {
     Note("the prefix cache is empty, nothing was saved");
   } else {
-    Note(fmt::format("prefix cache of {} tokens saved to {} ({:.0f} MiB) in {:.0f} ms", saved->tokens,
+    Note(fmt::format("prefix cache of {} saved to {} ({:.0f} MiB) in {:.0f} ms", Count(saved->tokens, "token"),
                      o.prefix_cache_file, static_cast<double>(saved->bytes) / (1 << 20), saved->ms));
   }
   return {};
@@ -111,17 +114,13 @@ Status SaveCache(const Options& o, Service& service) {
 
 Status Serve(const Options& o, Output& out) {
   Interrupt interrupt(out.json);
-  if (o.running < 1 || o.running > 1024)
-    return Fail(Code::kUsage, "wrong value").Where("-np").Found(std::to_string(o.running)).Expected("1 to 1024");
-  if (o.waiting < 1 || o.waiting > 1'000'000)
-    return Fail(Code::kUsage, "wrong value")
-        .Where("--max-waiting")
-        .Found(std::to_string(o.waiting))
-        .Expected("1 to 1000000");
+  interrupt.EndInOrder();  // nobody is served yet: nothing is lost
   RIDGE_RETURN_IF_ERROR(o.speculation.Resolve());
   LoadNeeds needs{.logit_rows = o.running + kScoreRows, .sequences = o.running};
   if (o.embeddings && o.speculation.drafts_by_model())
     return Fail(Code::kUsage, "a draft model drafts text").Where("--draft-model").Found("--embeddings");
+  if (o.embeddings && !o.kv_memory.empty())
+    return Fail(Code::kUsage, "there is no KV pool to size").Where("--kv-memory").Found("--embeddings");
   if (o.embeddings) needs = {.embeddings = true, .context_tokens = 0};
   if (!o.kv_memory.empty()) {
     RIDGE_ASSIGN_OR_RETURN(needs.kv_bytes, ParseBytes("--kv-memory", o.kv_memory));
@@ -132,10 +131,16 @@ Status Serve(const Options& o, Output& out) {
     RIDGE_RETURN_IF_ERROR(Plant(o.planted, kStages));
     Note(fmt::format("a sleep is planted on purpose: {} ms", o.planted));
   }
+  RIDGE_RETURN_IF_ERROR(o.model.Place());
   // Before the model is loaded, so that a taken port is known at once. Destroyed last: see Server.
   RIDGE_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server, Server::Listen(o.server));
   if (!out.json) Note(fmt::format("{}: loading {}", server->url(), o.model.model()));
-  RIDGE_ASSIGN_OR_RETURN(SpeculationOptions::Loaded models, o.speculation.Load(o.model, needs, o.running));
+  Result<SpeculationOptions::Loaded> loading = o.speculation.Load(o.model, needs, o.running);
+  if (!loading && loading.error().code == Code::kCancelled) {  // by a signal, while the model was fetched
+    Note("ended before the model was loaded: " + loading.error().Message());
+    return {};
+  }
+  RIDGE_ASSIGN_OR_RETURN(SpeculationOptions::Loaded models, std::move(loading));
   std::unique_ptr<service::Runtime> runtime = std::move(models.model);
   const std::string id = ModelId(o, runtime->model().file().path());
   const bool embeddings = runtime->model().output() == model::ModelOutput::kEmbeddings;
@@ -150,6 +155,11 @@ Status Serve(const Options& o, Output& out) {
     if (!o.prefix_cache_file.empty()) {
       return Fail(Code::kUsage, "there is no prefix cache to keep")
           .Where("--prefix-cache-file")
+          .Found("a model that gives embeddings");
+    }
+    if (!o.kv_memory.empty()) {
+      return Fail(Code::kUsage, "there is no KV pool to size")
+          .Where("--kv-memory")
           .Found("a model that gives embeddings");
     }
     RIDGE_ASSIGN_OR_RETURN(embedder, service::Embedder::Create(std::move(runtime)));
@@ -194,15 +204,15 @@ Status Serve(const Options& o, Output& out) {
     }
     RIDGE_RETURN_IF_ERROR(out.Document({{"url", server->url()}, {"model", id}, {"config", std::move(config)}}));
   } else if (embeddings) {
-    Note(fmt::format("{}: {} on {} threads ({}), embeddings of {} values, texts of at most {} tokens", server->url(),
-                     id, loaded.program().n_threads(), loaded.threads().reason, embedder->width(),
-                     loaded.context_tokens()));
+    Note(fmt::format("{}: {} on {} ({}), embeddings of {}, texts of at most {}", server->url(), id,
+                     Count(loaded.program().n_threads(), "thread"), loaded.threads().reason,
+                     Count(embedder->width(), "value"), Count(loaded.context_tokens(), "token")));
   } else {
     const int64_t tokens = loaded.state_options().n_pages * loaded.state_options().page_tokens;
-    Note(fmt::format(
-        "{}: {} on {} threads ({}), {} requests at once of at most {} tokens, KV pool of {} tokens, {:.0f} MiB ({})",
-        server->url(), id, loaded.program().n_threads(), loaded.threads().reason, o.running, loaded.context_tokens(),
-        tokens, static_cast<double>(service->kv_bytes()) / (1 << 20), loaded.pages_reason()));
+    Note(fmt::format("{}: {} on {} ({}), {} at once of at most {}, KV pool of {}, {:.0f} MiB ({})", server->url(), id,
+                     Count(loaded.program().n_threads(), "thread"), loaded.threads().reason,
+                     Count(o.running, "request"), Count(loaded.request_tokens(), "token"), Count(tokens, "token"),
+                     static_cast<double>(service->kv_bytes()) / (1 << 20), loaded.pages_reason()));
     if (const service::Runtime* draft = service->draft()) {
       Note(fmt::format("{} drafts where that pays, with {:.0f} MiB of KV beside the pool", draft->model().file().path(),
                        static_cast<double>(service->draft_kv_bytes()) / (1 << 20)));
@@ -238,13 +248,13 @@ void AddServe(CLI::App& root, Invocation& invocation) {
   app->add_option("--api-key", server.api_key, "ask for 'Authorization: Bearer KEY' (all but /health and /ready)")
       ->envname("RIDGE_API_KEY");
   app->add_flag("--insecure", server.insecure, "listen beyond loopback without a key");
-  app->add_option("--np,--parallel", options->running, "-np: sequences that run at once; more wait")
+  app->add_option("--np,--parallel", options->running, help::kParallel)
+      ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   app->add_option("--max-waiting", options->waiting, "sequences that may wait; more are refused with 429")
+      ->check(CLI::Range(1, 1'000'000))
       ->capture_default_str();
-  app->add_option("--kv-memory", options->kv_memory,
-                  "size of the KV pool, such as 512MiB (default: room for -np requests of -c tokens, or less where "
-                  "memory is short)");
+  app->add_option("--kv-memory", options->kv_memory, help::kKvMemory);
   app->add_option("--prefix-cache-file", options->prefix_cache_file,
                   "file that keeps the prefix cache over restarts: read at the start, written at the end in order");
   app->add_flag("--no-prefix-cache", options->no_prefix_cache, "compute every prompt in full");

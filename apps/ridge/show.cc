@@ -64,15 +64,15 @@ Json Facts(const gguf::File& file) {
           {"gguf_version", file.version()}};
 }
 
-std::string CellText(const Json& value) {
+std::string CellText(const Json& value, size_t most_columns = SIZE_MAX) {
   if (value.is_null()) return "-";
-  if (value.is_string()) return Printable(value.get<std::string>(), 100);
+  if (value.is_string()) return Printable(value.get<std::string>(), most_columns);
   if (value.is_boolean()) return value.get<bool>() ? "yes" : "no";
   if (!value.is_object()) return value.dump();
   std::string text;  // bytes by type
   for (const auto& [type, bytes] : value.items())
     text += (text.empty() ? "" : ", ") + type + " " + SizeText(bytes.get<uint64_t>());
-  return Printable(text, 100);
+  return Printable(text, most_columns);
 }
 
 Status Show(const Options& options, Output& out) {
@@ -94,6 +94,7 @@ Status Show(const Options& options, Output& out) {
   document["gguf"] = Facts(file);
   if (out.json) return out.Document(document);
   TextTable table({{""}, {""}});
+  // Whole, whatever the terminal's width: half a path leads nowhere.
   for (const char* key : {"name", "source", "fetched", "path", "digest"}) table.Row({key, CellText(document[key])});
   if (document["files"].size() > 1) table.Row({"files", CellText(document["files"].size())});
   table.Row({"size", SizeText(document["size_bytes"].get<uint64_t>())});
@@ -109,7 +110,7 @@ Status Show(const Options& options, Output& out) {
                                                        {"tokenizer", "tokenizer"},
                                                        {"chat template", "chat_template"},
                                                        {"license", "license"}};
-  for (const auto& [title, key] : facts) table.Row({title, CellText(document["gguf"][key])});
+  for (const auto& [title, key] : facts) table.Row({title, CellText(document["gguf"][key], TerminalColumns(100))});
   std::string text = table.Text();
   return out.Write(text.substr(text.find_first_not_of('\n')));  // the header row is empty
 }

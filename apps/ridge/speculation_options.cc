@@ -22,12 +22,11 @@ std::vector<CLI::Option*> SpeculationOptions::Add(CLI::App* app) {
   CLI::Option* speculation = app->add_option(
       "--spec", speculation_,
       fmt::format("speculative decoding: off, lookup (in prompt and answer), draft (by --draft-model), or "
-                  "auto: whatever there is, where it pays (default: {}; auto with --draft-model). The "
-                  "answer is the same with each",
-                  standard_));
-  CLI::Option* draft = app->add_option(
-      "--draft-model,--model-draft,--md", draft_model_,
-      "-md: a small model with the same vocabulary that drafts for the first: a file, or a name as with -m");
+                  "auto: whatever there is, where it pays (default: {}). The answer is the same with each",
+                  standard_ == "auto" ? standard_ : standard_ + "; auto with --draft-model"));
+  CLI::Option* draft =
+      app->add_option("--draft-model,--model-draft,--md", draft_model_,
+                      "a small model with the same vocabulary that drafts for the first: a file, or a name as with -m");
   return {speculation, draft};
 }
 
@@ -88,7 +87,7 @@ Result<SpeculationOptions::Loaded> SpeculationOptions::Load(const ModelOptions& 
   RIDGE_ASSIGN_OR_RETURN(loaded.model, ModelOptions::LoadResolved(options));
   draft.dry_run = false;
   draft.chunk_tokens = loaded.model->chunk_tokens();
-  draft.context_tokens = loaded.model->context_tokens();
+  draft.context_tokens = loaded.model->request_tokens();
   draft.kv_bytes = planned->memory().kv_page_bytes * static_cast<uint64_t>(loaded.model->state_options().n_pages);
   RIDGE_ASSIGN_OR_RETURN(loaded.draft, service::Runtime::Load(draft));
   for (const std::string& note : loaded.draft->notes()) Note("draft model: " + note);

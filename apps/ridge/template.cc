@@ -6,6 +6,7 @@
 #include "commands.h"
 #include "gguf/gguf.h"
 #include "hub/hub.h"
+#include "option_names.h"
 #include "text/chat_template.h"
 
 namespace ridge::app {
@@ -134,6 +135,8 @@ void AddTemplate(CLI::App& root, Invocation& invocation) {
   CLI::Option* kwargs = app->add_option("--kwargs", options->kwargs, "a JSON object: more variables for the template");
   CLI::Option* bos = app->add_option("--bos", options->bos, "the text of bos_token");
   CLI::Option* eos = app->add_option("--eos", options->eos, "the text of eos_token");
+  AllowEmpty(bos);
+  AllowEmpty(eos);
   CLI::Option* now =
       app->add_option("--now", options->now, "the time for strftime_now, in Unix seconds (UTC); default: the clock");
   invocation.Bind(app, [=](Output& out) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/read_file.h"
+#include "option_names.h"
 #include "text/utf8.h"
 
 namespace ridge::app {
@@ -16,9 +17,9 @@ constexpr uint64_t kMostTextBytes = uint64_t{64} << 20;
 }  // namespace
 
 void TextInput::AddTo(CLI::App* app) {
-  app->add_option_function<std::string>(
+  AllowEmpty(app->add_option_function<std::string>(  // what is wrong with it is told as of any text
       "-p,--prompt", [this](const std::string& text) { prompt_ = text, has_prompt_ = true; },
-      "the text (taken as it is: no escapes)");
+      "the text (taken as it is: no escapes)"));
   app->add_option_function<std::string>(
       "-f,--file", [this](const std::string& path) { file_ = path, has_file_ = true; }, "a file that holds the text");
 }

@@ -1,6 +1,7 @@
 #include "text_table.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 
@@ -53,6 +54,8 @@ std::string Printable(std::string_view text, size_t most_columns) {
   }
   return out;
 }
+
+size_t TerminalColumns(size_t most_columns) { return isatty(STDOUT_FILENO) != 0 ? most_columns : SIZE_MAX; }
 
 std::string TextTable::Text() const {
   std::vector<size_t> widths;

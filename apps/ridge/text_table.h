@@ -30,6 +30,9 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// So many where stdout is a terminal; no limit where it is a file or a pipe, whose reader wants all of it.
+size_t TerminalColumns(size_t most_columns);
+
 // Control characters and broken bytes as \n, \t, \xNN; cut after `most_columns` code points with "...".
 std::string Printable(std::string_view text, size_t most_columns = SIZE_MAX);
 

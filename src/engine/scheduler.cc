@@ -6,6 +6,8 @@
 #include <new>
 #include <utility>
 
+#include "base/quantity.h"
+
 namespace ridge::engine {
 namespace {
 
@@ -43,9 +45,10 @@ int64_t Scheduler::limit_tokens() const {
 Status Scheduler::CheckFits(int64_t prompt_tokens) const {
   if (prompt_tokens < limit_tokens()) return {};
   return Fail(Code::kOutOfRange, "the prompt does not fit the context")
-      .Found(fmt::format("{} tokens, and one more for the answer", prompt_tokens))
-      .Expected(fmt::format("{} tokens at most", limit_tokens()))
-      .Remedy("shorten the prompt or give more context with -c");
+      .Found(fmt::format("{}, and one more for the answer", ridge::Count(prompt_tokens, "token")))
+      .Expected(fmt::format("{} at most", ridge::Count(limit_tokens(), "token")))
+      .Remedy(limit_tokens() < options_.context_tokens ? "shorten the prompt or give a larger KV pool with --kv-memory"
+                                                       : "shorten the prompt or give more context with -c");
 }
 
 void Scheduler::Add(std::unique_ptr<Sequence>&& sequence) {

@@ -32,7 +32,8 @@ struct MemoryPlan {
   uint64_t allowed_bytes = 0;  // 0: unknown
   std::string allowed_reason, pages_reason;
 
-  bool fits() const { return allowed_bytes == 0 || peak_bytes <= allowed_bytes; }
+  bool fits_memory() const { return allowed_bytes == 0 || peak_bytes <= allowed_bytes; }
+  bool holds_a_request() const { return full_requests > 0; }  // of the whole context
 };
 
 }  // namespace ridge::service

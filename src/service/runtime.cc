@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "base/quantity.h"
 #include "base/thread_probe.h"
 #include "gguf/gguf.h"
 #include "service/checked_program.h"
@@ -45,7 +46,7 @@ Status CheckRange(const char* flag, int64_t value, int64_t least, int64_t most) 
   return Fail(Code::kOutOfRange, "setting is out of range")
       .Where(flag)
       .Found(std::to_string(value))
-      .Expected(fmt::format("{} to {} tokens", least, most));
+      .Expected(fmt::format("{} to {}", least, Count(most, "token")));
 }
 
 // A share of the memory for the states that a recurrent model's prefix cache goes on from; one user needs only a few.
@@ -74,8 +75,8 @@ std::optional<std::string> VocabularyNote(const model::Model& model) {
   if (metadata.Find(key) == nullptr) return std::nullopt;
   const Result<uint64_t> said = metadata.Get<uint64_t>(key);
   if (said && *said == static_cast<uint64_t>(config.vocab)) return std::nullopt;
-  return fmt::format("{}: {} is {}, but the token table has {} rows; the table is used", model.file().path(), key,
-                     said ? std::to_string(*said) : said.error().found, config.vocab);
+  return fmt::format("{}: {} is {}, but the token table has {}; the table is used", model.file().path(), key,
+                     said ? std::to_string(*said) : said.error().found, Count(config.vocab, "row"));
 }
 
 }  // namespace
@@ -107,9 +108,9 @@ Status Runtime::ResolveContext(const RuntimeOptions& options) {
     RIDGE_RETURN_IF_ERROR(CheckRange("-c", context_tokens_, 1, kMaxContextTokens));
     if (trained > 0 && context_tokens_ > trained) {
       notes_.push_back(
-          fmt::format("the context of {} tokens is longer than the {} that the model was trained for: answers may get "
+          fmt::format("the context of {} is longer than the {} that the model was trained for: answers may get "
                       "worse beyond those",
-                      context_tokens_, trained));
+                      Count(context_tokens_, "token"), trained));
     }
     return {};
   }
@@ -152,6 +153,29 @@ void Runtime::ResolveEncoder(const RuntimeOptions& options) {
   context_reason_ = "an encoder takes a text in one step of at most -ub tokens";
 }
 
+// A pool of given size that holds no request of the whole context: a context that was chosen gives way, one that was given is told about.
+Status Runtime::FitContext(const RuntimeOptions& options, int64_t pages) {
+  const int64_t tokens = pages * options.page_tokens;
+  if (tokens >= context_tokens_ || model_->output() == model::ModelOutput::kEmbeddings) return {};
+  if (!options.context_tokens) {
+    context_reason_ = fmt::format("all that the KV pool of --kv-memory holds; without it {}", context_tokens_);
+    context_tokens_ = tokens;
+    return {};
+  }
+  const int64_t needed = (context_tokens_ + options.page_tokens - 1) / options.page_tokens;
+  Fail short_pool = Fail(Code::kOutOfRange, "the KV pool holds no request of the whole context")
+                        .Where("--kv-memory")
+                        .Found(fmt::format("room for {}", Count(tokens, "token")))
+                        .Expected(fmt::format("{} or more for {}",
+                                              Count(memory_.kv_page_bytes * static_cast<uint64_t>(needed), "byte"),
+                                              Count(context_tokens_, "token")))
+                        .Remedy(fmt::format("give more, or -c {}", tokens));
+  if (options.strict) return std::move(short_pool);
+  notes_.push_back(std::move(short_pool).Take().Message() +
+                   fmt::format("; as it is no request gets longer than {}", Count(tokens, "token")));
+  return {};
+}
+
 Status Runtime::ResolvePages(const RuntimeOptions& options, backend::Program& planned) {
   const int64_t page = options.page_tokens, one = (context_tokens_ + page - 1) / page;
   MemoryPlan& plan = memory_;
@@ -169,16 +193,18 @@ Status Runtime::ResolvePages(const RuntimeOptions& options, backend::Program& pl
   const auto all_page_bytes = static_cast<double>(plan.kv_page_bytes + draft_page_bytes);
   const uint64_t room = plan.allowed_bytes > fixed ? plan.allowed_bytes - fixed : 0;
   int64_t pages = one * std::max<int64_t>(1, options.sequences);
-  plan.pages_reason = fmt::format("room for {} requests of {} tokens", options.sequences, context_tokens_);
+  plan.pages_reason =
+      fmt::format("room for {} of {}", Count(options.sequences, "request"), Count(context_tokens_, "token"));
   if (options.kv_bytes) {
     pages = plan.kv_page_bytes == 0 ? one : static_cast<int64_t>(*options.kv_bytes / plan.kv_page_bytes);
     plan.pages_reason = "given by --kv-memory";
     if (pages < 1) {
       return Fail(Code::kOutOfRange, "the KV pool is smaller than one page")
           .Where("--kv-memory")
-          .Found(fmt::format("{} bytes", *options.kv_bytes))
-          .Expected(fmt::format("{} bytes for {} tokens, or more", plan.kv_page_bytes, page));
+          .Found(Count(*options.kv_bytes, "byte"))
+          .Expected(fmt::format("{} for {}, or more", Count(plan.kv_page_bytes, "byte"), Count(page, "token")));
     }
+    if (plan.kv_page_bytes > 0) RIDGE_RETURN_IF_ERROR(FitContext(options, pages));
   } else if (pages > one && plan.allowed_bytes > 0 &&
              static_cast<double>(pages) * all_page_bytes > kPoolShare * static_cast<double>(room)) {
     // Chosen, not given: it gives way.
@@ -195,7 +221,7 @@ Status Runtime::ResolvePages(const RuntimeOptions& options, backend::Program& pl
   plan.kv_pages = pages;
   plan.kv_tokens = pages * page;
   plan.kv_bytes = plan.kv_page_bytes * static_cast<uint64_t>(pages);
-  plan.full_requests = pages / one;
+  plan.full_requests = pages / ((context_tokens_ + page - 1) / page);
   plan.scratch_bytes = state->scratch_bytes();
   plan.draft_kv_bytes = draft_page_bytes * static_cast<uint64_t>(pages);
   plan.peak_bytes = fixed + plan.kv_bytes + plan.draft_kv_bytes + plan.scratch_bytes;
@@ -226,7 +252,7 @@ Status Runtime::PlanMemory(const RuntimeOptions& options, const backend::Compile
   }
   plan.other_bytes = kProcessBytes + kVocabularyBytes * static_cast<uint64_t>(model_->config().vocab);
   RIDGE_RETURN_IF_ERROR(ResolvePages(options, *program_));
-  if (plan.fits() || options.dry_run) return {};
+  if (plan.fits_memory() || options.dry_run) return {};
   const double draft_bytes = static_cast<double>(plan.draft_bytes + plan.draft_kv_bytes);
   return Fail(Code::kResourceExhausted, options.draft != nullptr
                                             ? "the model, its draft model and their KV caches do not fit into memory"

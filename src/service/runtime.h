@@ -7,6 +7,7 @@
 // every command. Immutable after Load but for the program, which belongs to one thread at a time.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -38,7 +39,7 @@ struct RuntimeOptions {
   int64_t drafts = 0;                   // of them, drafted tokens; a recurrent model keeps a state for each
   int64_t sequences = 1;                // requests that the KV pool has room for, each as long as the context
   std::optional<uint64_t>
-      kv_bytes;  // size of the KV pool; not given: room for `sequences`, or less where memory is short
+      kv_bytes;  // size of the KV pool; not given: room for `sequences`, or less where memory is short. A context that nobody gave is no larger
   int64_t page_tokens = 32;
   backend::KvType k_type = backend::KvType::kF16, v_type = backend::KvType::kF16;
   graph::PassSet passes = graph::PassSet::All();
@@ -70,6 +71,8 @@ class Runtime {
   const CpuBudget& threads() const { return threads_; }
   const Placement& placement() const { return placement_; }
   int64_t context_tokens() const { return context_tokens_; }
+  // The longest that a request can get, prompt and output: the context, or the whole KV pool where that is smaller (notes() say so).
+  int64_t request_tokens() const { return std::min(context_tokens_, memory_.kv_tokens); }
   const std::string& context_reason() const { return context_reason_; }
   int64_t batch_tokens() const { return batch_tokens_; }
   int64_t chunk_tokens() const { return chunk_tokens_; }
@@ -90,6 +93,7 @@ class Runtime {
   Status ResolveCpus(const RuntimeOptions& options);
   Status ResolveContext(const RuntimeOptions& options);
   Status ResolvePages(const RuntimeOptions& options, backend::Program& planned);
+  Status FitContext(const RuntimeOptions& options, int64_t pages);
   Status PlanMemory(const RuntimeOptions& options, const backend::CompileOptions& compile);
   Status ResolveChunk(const RuntimeOptions& options);
   void ResolveEncoder(const RuntimeOptions& options);

@@ -9,6 +9,7 @@
 
 #include "backend/probe.h"
 #include "base/planted.h"
+#include "base/quantity.h"
 #include "base/topology.h"
 #include "gguf/gguf.h"
 #include "graph/graph.h"
@@ -403,7 +404,7 @@ Error Service::BlameMessage(Error error, const TextRequest& request) const {
   const auto ids =
       tokenizer_->Encode(text, {.add_special = false, .most_tokens = static_cast<size_t>(runtime_->context_tokens())});
   if (ids) {
-    error.where = fmt::format("messages[{}] is the longest, {} tokens", longest, ids->size());
+    error.where = fmt::format("messages[{}] is the longest, {}", longest, Count(ids->size(), "token"));
   } else if (ids.error().code == Code::kOutOfRange) {
     error.where = fmt::format("messages[{}] is the longest, {}", longest, ids.error().found);
   }
@@ -439,14 +440,15 @@ Result<std::vector<std::unique_ptr<TextStream>>> Service::SubmitGroup(const Text
   }
   const double tokenize_ms = MsSince(begin);
   const auto prompt_n = static_cast<int64_t>(ids.size());
-  const int64_t context = runtime_->context_tokens();
+  const int64_t context = runtime_->request_tokens();
   if (request.whole_answer && request.max_tokens > 0 && prompt_n < context && prompt_n + request.max_tokens > context) {
-    return std::unexpected(
-        Error{.code = Code::kOutOfRange,
-              .what = "the prompt and the answer do not fit the context",
-              .found = fmt::format("{} tokens of prompt and {} asked for", prompt_n, request.max_tokens),
-              .expected = fmt::format("{} tokens at most", context),
-              .remedy = "ask for fewer, or give more context with -c"});
+    return std::unexpected(Error{
+        .code = Code::kOutOfRange,
+        .what = "the prompt and the answer do not fit the context",
+        .found = fmt::format("{} of prompt and {} asked for", Count(prompt_n, "token"), request.max_tokens),
+        .expected = fmt::format("{} at most", Count(context, "token")),
+        .remedy = context < runtime_->context_tokens() ? "ask for fewer, or give a larger KV pool with --kv-memory"
+                                                       : "ask for fewer, or give more context with -c"});
   }
   std::optional<Clock::time_point> deadline;
   if (request.deadline_s)

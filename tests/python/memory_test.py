@@ -69,14 +69,43 @@ class Memory(unittest.TestCase):
         self.assertEqual(pool["kv_pages"], 65536 // base["kv_page_bytes"])
         self.assertLessEqual(pool["kv_bytes"], 65536)
 
+    def test_a_pool_that_holds_no_request_does_not_fit(self):
+        small = ("--kv-memory", "16kib")  # two pages of 32 tokens
+        p = self.plan("-c", "200", *small)
+        self.assertEqual((p["kv_tokens"], p["full_requests"], p["fits"]), (64, 0, False))
+        self.assertIn("64 tokens holds no request of the whole context of 200 tokens", p["fits_reason"])
+        shown = self.run_ridge("inspect", self.path, "--memory", "-c", "200", *small)
+        self.assertIn("NO REQUEST of 200 tokens at once", shown.stdout)
+        self.assertIn("DOES NOT FIT: the KV pool", shown.stdout)
+        self.assertNotIn("fits: within", shown.stdout)
+        for what in ("--kv-memory", "57344 bytes or more for 200 tokens", "-c 64"):
+            self.assertIn(what, shown.stderr)
+        one = self.plan("-c", "200", "--kv-memory", "57344")
+        self.assertEqual((one["full_requests"], one["fits"], one["fits_reason"]), (1, True, None))
+        # A context that nobody gave gives way, and says so.
+        ran = self.run_ridge("inspect", self.path, "--memory", "--json", *small)
+        document = json.loads(ran.stdout)
+        self.assertEqual((document["config"]["n_ctx"], document["memory"]["full_requests"], document["memory"]["fits"]), (64, 1, True))
+        self.assertIn("--kv-memory holds; without it 256", document["config"]["n_ctx_reason"])
+
+    def test_sizes_are_written_as_people_do(self):
+        for typed in ("65536", "64KiB", "64kib", "64k", "64K", "64 KiB", "0.0625m", "65.536kB", "65.536kb"):
+            self.assertEqual(self.plan("-c", "64", "--kv-memory", typed)["kv_pages"], 8, typed)
+        for typed in ("", "64x", "KiB", "-64k", "nan"):
+            for command in (("inspect", self.path, "--memory", "--kv-memory"), ("serve", "-m", self.path, "--port", "0", "--kv-memory"), ("plan", "--memory"), ("tune", "-m", self.path, "--max-memory")):
+                ran = self.run_ridge(*command, typed)
+                self.assertEqual(ran.returncode, 2, (command, typed, ran.stderr))
+                self.assertRegex(ran.stderr, rf"(?m)^error: .*{command[-1]}: found {typed or '..'}, expected ")
+
     def test_drafts_are_counted(self):
         base, drafted = self.plan("-c", "256", "-np", "2"), self.plan("-c", "256", "-np", "2", "--draft-model", self.path)
         self.assertEqual((base["draft_bytes"], base["draft_kv_bytes"]), (0, 0))
         self.assertEqual(drafted["draft_kv_bytes"], base["kv_bytes"], "the same model: as many pages of the same size")
         self.assertGreater(drafted["draft_bytes"], base["weights_bytes"])
         self.assertEqual(drafted["peak_bytes"], sum(drafted[name] for name in PARTS))
-        self.assertGreater(drafted["logits_bytes"], base["logits_bytes"], "rows of drafts")
-        self.assertEqual(self.plan("-np", "2", path=self.recurrent)["draft_slots"], 0)
+        off = self.plan("-c", "256", "-np", "2", "--spec", "off")
+        self.assertGreater(base["logits_bytes"], off["logits_bytes"], "rows of drafts")
+        self.assertEqual(self.plan("-np", "2", "--spec", "off", path=self.recurrent)["draft_slots"], 0)
         states = self.plan("-np", "2", "--spec", "lookup", path=self.recurrent)
         self.assertEqual(states["draft_slots"], 8)
         self.assertEqual(states["state_slots"], 2 + states["checkpoints"] + 8)
@@ -84,7 +113,7 @@ class Memory(unittest.TestCase):
 
     @unittest.skipIf(SANITIZED, "a sanitized program takes more than the plan says")
     def test_a_run_stays_within_the_plan(self):
-        plan = self.plan("-c", "256", "-t", "2")
+        plan = self.plan("-c", "256", "-t", "2", "-np", "1", "--spec", "off")
         before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
         child = subprocess.Popen([RIDGE, "run", "-m", self.path, "-p", "the quick " * 20, "-n", "100", "-c", "256", "-t", "2"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _, _, usage = os.wait4(child.pid, 0)

@@ -91,7 +91,7 @@ class Files(unittest.TestCase):
 
     def test_a_file_is_planned_as_it_is_loaded(self):
         plan = document("plan", "-m", self.model, "--context", "512", "-t", "1")["file"]
-        memory = document("inspect", self.model, "--memory", "-c", "512", "-t", "1")["memory"]
+        memory = document("inspect", self.model, "--memory", "-c", "512", "-t", "1", "-np", "1", "--spec", "off")["memory"]
         self.assertEqual(plan["weights_bytes"], memory["weights_bytes"])
         self.assertEqual(plan["kv_bytes"], memory["kv_bytes"])
         self.assertEqual(plan["total_bytes"], memory["peak_bytes"])

@@ -229,7 +229,7 @@ class Tiny(unittest.TestCase):
 
     def test_numbers_out_of_range(self):
         big = "9" * 20
-        for option, name, value in (("-s", "--seed", big), ("-n", "--predict", big), ("--ub", "--ub", "18446744073709551617"), ("-s", "--seed", "-" + big), ("--top-k", "--top-k", big), ("--temp", "--temp", "1e999")):
+        for option, name, value in (("-s", "-s", big), ("-n", "-n", big), ("--n-predict", "--n-predict", big), ("--ub", "--ub", "18446744073709551617"), ("-ngl", "-ngl", "9999999999"), ("-s", "-s", "-" + big), ("--top-k", "--top-k", big), ("--temp", "--temp", "1e999")):
             with self.subTest(option=option, value=value):
                 self.refused(2, "-p", "a", option, value, says=[name, value])
         self.run_json("-p", "a", "-n", "1", "-s", str(2 ** 63 - 1))
@@ -283,7 +283,7 @@ class Tiny(unittest.TestCase):
         for arguments, status, word in (
                 (["-n", "-3"], 2, "-n"), (["-c", "-1"], 2, "-c"), (["-ub", "0"], 2, "-ub"), (["-b", "4", "-ub", "8"], 2, "-ub"), (["--kv-page", "7"], 2, "--kv-page"),
                 (["--kv-page", "0"], 2, "--kv-page"), (["-t", "-2"], 2, "-t"), (["--isa", "mmx"], 2, "mmx"), (["-ctk", "q7_9"], 2, "-ctk"), (["-ctv", "q5_1"], 2, "-ctv"),
-                (["-fa", "maybe"], 2, "-fa"), (["--fusion", "qvk"], 2, "--fusion"), (["--temp", "-1"], 2, "temperature"), (["--top-p", "2"], 2, "top_p"), (["-s", "-5"], 2, "--seed"),
+                (["-fa", "maybe"], 2, "-fa"), (["--fusion", "qvk"], 2, "--fusion"), (["--temp", "-1"], 2, "--temp"), (["--temperature", "-1"], 2, "--temperature"), (["--top-p", "2"], 2, "--top-p"), (["-s", "-5"], 2, "-s"),
                 (["--logit-bias", "x"], 2, "--logit-bias"), (["--logit-bias", "99999+1"], 2, "99999"), (["--spec", "sometimes"], 2, "--spec"), (["-n", "many"], 2, "many"),
                 (["--strict", "-ngl", "9"], 1, "-ngl"), (["-cnv", "-no-cnv"], 2, "-cnv")):
             line = self.refused(status, "-p", "a", *arguments)

@@ -482,6 +482,28 @@ class Life(unittest.TestCase):
         cls.model = os.path.join(folder, "base.gguf")
         tiny_model.write_tiny_model(cls.model, context=100000)
 
+    def test_a_pool_smaller_than_the_context(self):
+        """It is told at the start, and no answer ends before what was asked for without a word."""
+        small = ("-np", "2", "--kv-memory", "16KiB")  # two pages of 32 tokens
+        with Server(self.model, "-c", "200", *small) as server:
+            status, document = server.post(TEXT, {"prompt": [5] * 30, "max_tokens": 35})
+            self.assertEqual((status, document["error"]["code"]), (400, "context_length_exceeded"), document)
+            self.assertIn("64 tokens at most", document["error"]["message"])
+            self.assertIn("--kv-memory", document["error"]["message"])
+            status, document = server.post(TEXT, {"prompt": [5] * 30, "max_tokens": 34, "ignore_eos": True})
+            self.assertEqual((status, document["usage"]["total_tokens"]), (200, 64))
+            status, document = server.post(TEXT, {"prompt": [5] * 64, "max_tokens": 1})
+            self.assertEqual(status, 400)
+            self.assertIn("--kv-memory", document["error"]["message"])
+            self.assertIn("the KV pool holds no request of the whole context: --kv-memory: found room for 64 tokens", server.stop(SIGTERM)[1])
+        with Server(self.model, *small) as server:
+            self.assertEqual(server.document["config"]["n_ctx"], 64)
+            self.assertNotIn("holds no request", server.stop(SIGTERM)[1])
+        for more, word in ((["-c", "200", "--strict"], "whole context"), (["--embeddings"], "no KV pool")):
+            run = subprocess.run([RIDGE, "serve", "-m", self.model, "--port", "0", *small, *more], stdin=subprocess.DEVNULL, capture_output=True, timeout=Server.PATIENCE_S, text=True)
+            self.assertEqual(run.returncode, 2, run.stderr)
+            self.assertIn(word, run.stderr)
+
     def test_connections(self):
         with Server(self.model, "-np", "4", "-c", "100000") as server:
             health = b"GET /health HTTP/1.1\r\nHost: x\r\n"
@@ -511,6 +533,26 @@ class Life(unittest.TestCase):
                     got = server.raw(data)
                     if got or status not in (400, 505):
                         self.assertTrue(got.startswith(b"HTTP/1.1 %d " % status), got[:80])
+            self.assertEqual(server.get("/health")[0], 200)
+
+    def test_what_is_not_http_is_told_in_openais_shape(self):
+        opened = b"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+        with Server(self.model, "-np", "2", "-c", "256") as server:
+            for status, says, data in ((400, "bare CR or LF", b"GET /health HTTP/1.1\nHost: x\n\n"), (400, "bare CR or LF", b"GET /health HTTP/1.1\n\n"), (400, "bare CR or LF", b"GET /health HTTP/1.1\rHost: x\r\n\r\n"),
+                                       (400, "not HTTP", b"GET /health HTTP/1.1\r\nHost: x\n\r\n\r\n"), (400, "not HTTP", b"GET /health HTTP/1.1\r\nHost: x\r\n\nA: b\r\n\r\n"),
+                                       (505, "HTTP/1.1", b"GET /health HTTP/2.0\r\nHost: x\r\n\r\n"), (505, "HTTP/1.1", b"GET /health HTTP/0.9\nHost: x\n\n"),
+                                       (400, "request line", b"GET /health HTTQ/1.1\r\nHost: x\r\n\r\n"), (400, "request line", b"GET /health http/1.1\r\nHost: x\r\n\r\n"), (400, "request line", b"GET /health HTTP/1.1 x\r\nHost: x\r\n\r\n"),
+                                       (400, "request line", b"GET /health HTTP/a.b\r\nHost: x\r\n\r\n"), (400, "not HTTP", b"GET /health\r\nHost: x\r\n\r\n"), (400, "not HTTP", b"G@T /health HTTP/1.1\r\nHost: x\r\n\r\n"),
+                                       (400, "not HTTP", b"GET  /health HTTP/1.1\r\nHost: x\r\n\r\n"), (400, "not HTTP", b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + b"\0" * 40), (400, "not HTTP", b"GET /health HTTP/1.1\r\nHost: x\r\nno colon\r\n\r\n"),
+                                       (400, "not HTTP", b"GET /health HTTP/1.1\r\nHost: x\r\nA b: c\r\n\r\n"), (400, "not HTTP", opened + b"zz\r\nab\r\n0\r\n\r\n"), (400, "not HTTP", opened + b"-1\r\nab\r\n0\r\n\r\n"),
+                                       (400, "not HTTP", opened + b"2\r\nabcd\r\n0\r\n\r\n"), (400, "not HTTP", opened + b"2\nab\r\n0\r\n\r\n"), (400, "not HTTP", opened + b"f" * 17 + b"\r\nab\r\n0\r\n\r\n"),
+                                       (431, "64 KiB", b"GET /" + b"x" * 100000 + b" HTTP/1.1\r\nHost: x\r\n\r\n"), (431, "64 KiB", b"GET /health HTTP/1.1\r\nHost: x\r\n" + b"y" * 100000 + b": z\r\n\r\n")):
+                with self.subTest(data=data[:60]):
+                    got, _, body = server.raw(data).partition(b"\r\n\r\n")
+                    self.assertTrue(got.startswith(b"HTTP/1.1 %d " % status), got[:60])
+                    error = json.loads(body)["error"]
+                    self.assertEqual((set(error), error["param"], error["type"]), ({"message", "type", "param", "code"}, None, "invalid_request_error"))
+                    self.assertIn(says, error["message"])
             self.assertEqual(server.get("/health")[0], 200)
 
     def expect(self, server, body):
@@ -626,6 +668,53 @@ class Life(unittest.TestCase):
             self.assertEqual(status, 1)
             self.assertIn("error: interrupted", err)
             link.close()
+
+    def test_a_signal_while_it_loads_is_no_error(self):
+        """A hub that never answers keeps it loading for as long as the test needs."""
+        with socket.socket() as hub, tempfile.TemporaryDirectory() as home:
+            hub.bind(("127.0.0.1", 0))
+            hub.listen()
+            hub.settimeout(Server.PATIENCE_S)
+            env = {**os.environ, "RIDGE_HOME": home, "HF_ENDPOINT": f"http://127.0.0.1:{hub.getsockname()[1]}", "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}
+            for number in (SIGTERM, SIGINT):
+                for more in ([], ["--json"]):
+                    child = subprocess.Popen([RIDGE, "serve", "-m", "hf:me/model", "--port", "0", *more], env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                    link, _ = hub.accept()
+                    child.send_signal(number)
+                    out, err = child.communicate(timeout=Server.PATIENCE_S)
+                    link.close()
+                    self.assertEqual((child.returncode, out), (0, ""), err)
+                    self.assertNotIn("error:", err)
+                    self.assertIn("ended before the model was loaded", err)
+
+    def test_a_signal_while_weights_are_read_is_no_error(self):
+        with tempfile.TemporaryDirectory() as folder:
+            model = os.path.join(folder, "deep.gguf")
+            tiny_model.write_tiny_model(model, silent=300)
+            for _ in range(10):  # until one comes before all is read
+                child = subprocess.Popen([RIDGE, "serve", "-m", model, "--port", "0"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                self.assertIn(": loading ", child.stderr.readline())
+                child.send_signal(SIGTERM)
+                out, err = child.communicate(timeout=Server.PATIENCE_S)
+                self.assertEqual((child.returncode, out), (0, ""), err)
+                self.assertNotIn("error:", err)
+                if "ended before the model was loaded" in err:
+                    return
+            self.fail(err)
+
+    @unittest.skipIf(len(os.sched_getaffinity(0)) < 2, "needs two CPUs")
+    def test_every_thread_stays_on_the_cpus_that_were_asked_for(self):
+        cpu = max(os.sched_getaffinity(0))
+        with Server(self.model, "-np", "2", "-c", "256", "-t", "1", "--cpu-mask", hex(1 << cpu)) as server:
+            server.post(TEXT, {"prompt": "the", "max_tokens": 4})
+            server.post("/tokenize", {"content": "x" * (2 << 20)})
+            folder, found = f"/proc/{server.child.pid}/task", {}
+            for task in os.listdir(folder):
+                with open(os.path.join(folder, task, "status")) as file:
+                    fields = dict(line.split(":", 1) for line in file if ":" in line)
+                found[task] = (fields["Name"].strip(), fields["Cpus_allowed_list"].strip())
+            self.assertGreater(len(found), 3)
+            self.assertEqual({cpus for _, cpus in found.values()}, {str(cpu)}, found)
 
     def test_command_line(self):
         def refused(*arguments):
