@@ -85,6 +85,10 @@ class Roofline(unittest.TestCase):
         self.assertIn("Kept since 2001-02-03T04:05:06Z", text)
         self.assertIn("Q4_K", text)
 
+    def test_small_peaks_have_digits(self):
+        self.keep(fp32_gflops={**self.document["fp32_gflops"], "scalar": 0.3125})
+        self.assertRegex(self.ridge("roofline").stdout.decode(), r"(?m)^scalar .* 0\.312$")
+
     def test_a_damaged_file_is_told(self):
         self.keep()
         with open(self.cache_file(), "w", encoding="utf-8") as file:

@@ -225,6 +225,28 @@ class Tiny(unittest.TestCase):
         self.assertIn("--json", line)
         self.assertEqual(ridge("run", "-m", self.chat, "-p", "Hi", "--raw").returncode, 2)
 
+    def test_nothing_is_cut_where_stdout_is_no_terminal(self):
+        path = os.path.join(self.folder, "f" * 120, "model.gguf")
+        os.makedirs(os.path.dirname(path))
+        long = tiny_model.CHATML + "{# " + "x" * 300 + " #}"
+        tiny_model.write_tiny_model(path, long)
+        self.assertIn(path, ridge("show", path).stdout.decode())
+        self.assertIn("x" * 300, ridge("inspect", path).stdout.decode())
+
+    def test_bench_says_why_a_cell_is_empty(self):
+        env = {**os.environ, "XDG_CACHE_HOME": os.path.join(self.folder, "no cache")}
+        run = ridge("bench", "-m", self.base, "-p", "4", "-n", "2", "-r", "1", env=env)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertEqual(run.stdout.decode().count(" - |\n"), 2)
+        for reason in ('"-" in the column of the ceiling: no roofline of this machine', '"-" under GB/s read: what a prompt reads'):
+            self.assertEqual(run.stderr.decode().count(reason), 1, run.stderr)
+
+    def test_counts_of_one_are_singular(self):
+        run = ridge("run", "-m", self.base, "-p", "a", "-n", "1", "-t", "1", "-c", "40")
+        self.assertIn(b"1 token generated", run.stderr)
+        self.assertIn(b"1 thread (", run.stderr)
+        self.assertNotRegex(run.stderr.decode() + ridge("inspect", self.base, "--memory", "-np", "1", "-t", "1").stdout.decode(), r"\b1 (tokens|threads|requests|rows|pages)\b")
+
     # ---- bad input
 
     def test_numbers_out_of_range(self):
