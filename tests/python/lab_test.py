@@ -139,7 +139,7 @@ class Lab(unittest.TestCase):
         self.assertIn("ACTION", run("walk", "x", status=2).stderr.decode())
         self.assertIn("no evidence", run("check", self.path("none"), status=1).stderr.decode())
         for action in ("run", "check", "report"):
-            self.assertIn("a target is empty", run(action, "", status=2).stderr.decode())
+            self.assertIn("the value is empty: TARGET", run(action, "", status=2).stderr.decode())
         self.assertIn("a directory", run("run", self.folder, status=1).stderr.decode())
         os.mkfifo(self.path("pipe.toml"))
         self.assertIn("a pipe", run("run", self.path("pipe.toml"), status=1).stderr.decode())
