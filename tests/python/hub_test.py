@@ -645,7 +645,7 @@ class Catalogue(Case):
         self.bad("pull", "no-such-model", code="not_found")
         self.bad("show", "smollm2:135m", code="not_found")
         for text in ("", "a b", "../x", "hf:x", "-"):
-            self.bad("pull", "--", text, code="invalid_argument")
+            self.bad("pull", "--", text, code="invalid_argument" if text else "usage", status=1 if text else 2)
         self.bad("pull", code="usage", status=2)
         self.assertFalse(os.path.exists(self.home))
 
