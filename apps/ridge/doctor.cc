@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "backend/backend.h"
 #include "base/cpu.h"
 #include "base/quantity.h"
+#include "base/read_file.h"
 #include "base/thread_probe.h"
 #include "base/topology.h"
 #include "build_config.h"
@@ -40,13 +40,6 @@ std::string_view Name(State state) {
 }
 
 std::string Gib(uint64_t bytes) { return fmt::format("{:.1f} GiB", static_cast<double>(bytes) / (1 << 30)); }
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 // ---- the processor
 

@@ -265,8 +265,9 @@ void AddServe(CLI::App& root, Invocation& invocation) {
   app->add_option("--drain", server.drain_s, "seconds that running requests get to finish after SIGTERM")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
-  app->add_option("--stall-timeout", options->stall_s,
-                  "seconds that a step may last before /health says that the engine is stalled")
+  app->add_option(
+         "--stall-timeout", options->stall_s,
+         "seconds without a finished step, where there is work, before /health says that the engine is stalled")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 86400.0));
   app->add_option("--plant-sleep", options->planted,

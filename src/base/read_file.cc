@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <istream>
 
 #include "base/quantity.h"
@@ -90,6 +91,14 @@ Result<std::string> ReadFile(const std::string& path, const ReadOptions& options
   auto text = ReadDescriptor(fd, path, options);
   ::close(fd);
   return text;
+}
+
+std::string FirstLine(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  while (!line.empty() && (line.back() == '\0' || line.back() == ' ' || line.back() == '\r')) line.pop_back();
+  return line;
 }
 
 std::string ReadRest(std::istream& in) {

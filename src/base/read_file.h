@@ -31,6 +31,9 @@ Result<std::string> ReadDescriptor(int fd, const std::string& shown, const ReadO
 // What is left of an open stream; up to where a read fails, as of a file in /proc whose process has gone (iterators throw there).
 std::string ReadRest(std::istream& in);
 
+// The first line of a small file, as those in /sys are, without the blanks and NULs at its end; empty where it cannot be read.
+std::string FirstLine(const std::string& path);
+
 // Of an output that is about to replace what is there: an error (kAlreadyExists) where that is a file with bytes that does not begin with one of
 // `begins`, so none that Ridge wrote there before.
 Status CheckReplaces(const std::string& path, const std::string& what, std::initializer_list<std::string_view> begins);

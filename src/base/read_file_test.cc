@@ -35,6 +35,16 @@ TEST_F(ReadFileTest, AFileWithinTheLimit) {
   EXPECT_FALSE(ReadFile("/proc/self/status", {}).value().empty());  // says that it holds 0 bytes
 }
 
+TEST_F(ReadFileTest, TheFirstLineEndsWithItsLastWord) {
+  const std::string path = folder_ + "/x";
+  std::ofstream(path) << "NVIDIA Orin " << '\0' << "\r\nsecond";
+  EXPECT_EQ(FirstLine(path), "NVIDIA Orin");
+  std::ofstream(path, std::ios::trunc).flush();
+  EXPECT_EQ(FirstLine(path), "");
+  EXPECT_EQ(FirstLine(folder_ + "/none"), "");
+  EXPECT_EQ(FirstLine(folder_), "");
+}
+
 TEST_F(ReadFileTest, WhatIsNoFileIsRefusedAndNotWaitedFor) {
   const std::string pipe = folder_ + "/pipe";
   ASSERT_EQ(mkfifo(pipe.c_str(), 0600), 0);

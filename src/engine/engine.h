@@ -44,8 +44,8 @@ struct EngineOptions {
   int64_t max_logit_rows = 0;  // that the program was compiled for; above max_running there is room for drafts
   size_t max_waiting = 64;     // requests that have not begun; more are refused
   bool prefix_cache = true;    // pages of requests that are done serve later ones
-  bool check_each_step =
-      false;                 // proves the integrity of scheduler, pages, cache and counters after each step: for tests
+  // For tests: proves the integrity of scheduler, pages, cache and counters after each step.
+  bool check_each_step = false;
   int64_t checkpoints = 16;  // of recurrent models: points from which the prefix cache can go on, each a slot of state
   int64_t draft_slots = 0;   // of recurrent models: drafts that a step verifies at most, each a slot of state
   TokenId thinking = -1;     // the token that begins a turn's thoughts; see SchedulerOptions

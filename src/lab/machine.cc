@@ -5,10 +5,10 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <set>
 
 #include "base/cpu.h"
+#include "base/read_file.h"
 #include "base/topology.h"
 
 namespace ridge::lab {
@@ -16,13 +16,6 @@ namespace {
 
 constexpr uint64_t kDefaultL2 = 512 << 10, kDefaultL3 = 32 << 20;
 constexpr int kSchema = 1;  // of what is stored under a fingerprint, and of how it is measured
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 // "1024K" -> 1048576; 0 for what is not a size.
 uint64_t ParseSize(const std::string& text) {

@@ -31,13 +31,6 @@ std::string ReadAll(const std::string& path) {
   return text;
 }
 
-std::string FirstLine(const std::string& path) {
-  std::string text = ReadAll(path);
-  text.resize(std::min(text.find('\n'), text.size()));
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\0' || text.back() == '\r')) text.pop_back();
-  return text;
-}
-
 std::vector<std::string> Entries(const std::string& folder) {
   std::vector<std::string> names;
   std::error_code error;

@@ -2,21 +2,14 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <set>
+
+#include "base/read_file.h"
 
 namespace ridge::lab {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  while (!line.empty() && (line.back() == '\0' || line.back() == ' ')) line.pop_back();
-  return line;
-}
 
 std::optional<double> ReadNumber(const std::string& path) { return ToNumber(FirstLine(path)); }
 

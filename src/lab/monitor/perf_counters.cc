@@ -10,9 +10,9 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <map>
 
+#include "base/read_file.h"
 #include "lab/monitor/recorded.h"
 
 namespace ridge::lab {
@@ -22,13 +22,6 @@ namespace fs = std::filesystem;
 
 // Descriptors of one set of counters: each CPU, or each thread, takes one for each event, and a process has 1024 of them often.
 constexpr size_t kMostFiles = 192;
-
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 // "0-3,8": the CPUs of a list as the kernel writes it.
 std::vector<int> CpuList(std::string_view text) {

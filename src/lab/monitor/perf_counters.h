@@ -1,6 +1,6 @@
 // Counters of the processor, as perf_event_open gives them: instructions, cycles, misses of the last cache, and bytes that the memory controllers moved.
 //
-//   PerfCounters counters(ProcessEvents(), pid);        // of a process and its threads; pid 0: of the whole machine
+//   PerfCounters counters(ProcessorEvents(), pid);        // of a process and its threads; pid 0: of the whole machine
 //   for (const PerfCount& c : counters.Read()) ...      // "instructions": 1.2e9, or why there is none
 //
 // Guarantees: a counter that shared its register with others is scaled by the time it ran; one that never ran has no value. What the kernel or the processor

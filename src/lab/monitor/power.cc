@@ -19,13 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kCpus = "/sys/devices/system/cpu";
 
-std::string FirstLine(const std::string& path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
-
 std::vector<std::string> GovernorFiles(const std::string& root) {
   std::vector<std::string> files;
   std::error_code error;

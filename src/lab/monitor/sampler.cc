@@ -31,12 +31,6 @@ std::optional<std::string> ReadText(const std::string& path) {
   return text;
 }
 
-std::string FirstLine(const std::string& path) {
-  std::string text = ReadText(path).value_or("");
-  text.resize(std::min(text.find('\n'), text.size()));
-  return text;
-}
-
 std::optional<double> ReadNumber(const std::string& path) { return ToNumber(FirstLine(path)); }
 
 // "Name: 123 kB", "name 123": the number after the line's first word.
