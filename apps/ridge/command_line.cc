@@ -79,6 +79,7 @@ Status ReadNumber(ValueKind kind, const std::string& where, std::string& text) {
     if (end != text.c_str() + text.size() || std::isspace(static_cast<unsigned char>(text[0])) != 0 ||
         text.find_first_of("xX") != std::string::npos)
       return wrong("not a decimal number");
+    if (std::isnan(number)) return wrong("not a number");
     if (errno == ERANGE && std::isinf(number)) return wrong("a number out of range");  // one too small is zero
     return {};
   }

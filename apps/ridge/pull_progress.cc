@@ -127,11 +127,17 @@ hub::PullOptions PullReporter::Options(bool force) {
 }
 
 Result<std::string> ResolveOrPull(const std::string& model) {
-  PullReporter reporter;
-  hub::ResolveOptions options;
-  options.pull = true;
-  options.options = reporter.Options();
-  return hub::ResolveModel(model, options);
+  const auto resolve = [&] {
+    PullReporter reporter;
+    hub::ResolveOptions options;
+    options.pull = true;
+    options.options = reporter.Options();
+    return hub::ResolveModel(model, options);
+  };
+  Result<std::string> path = resolve();
+  // What needs no download looks for no signal; with the old handlers back, none is lost from here on.
+  if (path && g_stop.load()) return Fail(Code::kCancelled, "interrupted").Where(model);
+  return path;
 }
 
 }  // namespace ridge::app

@@ -98,6 +98,8 @@ class CommandLine(unittest.TestCase):
         self.refused("serve", "-m", "x", "--max-waiting", "0", where="--max-waiting", expected="1 to 1000000")
         self.refused("run", "-m", "x", "--temp", "hot", where="--temp", expected="a number, such as 0.5")
         self.refused("run", "-m", "x", "-s", "9" * 20, what="out of range", where="-s")
+        self.refused("serve", "-m", "x", "--drain", "nan", what="not a number", where="--drain")
+        self.refused("serve", "-m", "x", "--stall-timeout", "NaN", what="not a number", where="--stall-timeout")
         self.refused("load", "http://127.0.0.1:1", "--seed", "-1", what="out of range", where="--seed", expected="0 or more")
         self.refused("tune", "-m", "x", "--max-gap", "0", where="--max-gap", expected="above 0")
         self.refused("tune", "-m", "x", "--search", "threads,wings", where="--search", found="wings", expected="one of")

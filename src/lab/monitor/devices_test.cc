@@ -246,6 +246,42 @@ TEST(PerfCounters, MemoryControllersOfServersAndClients) {
   EXPECT_TRUE(MemoryEvents(tree.root() + "/none").empty());
 }
 
+TEST(ToolFeed, AToolThatNeverPausesIsLetGo) {
+  std::string cells;  // reading the line takes longer than writing it
+  for (int i = 0; i < 600; i++) cells += "1%@1,";
+  auto feed = ToolFeed::Start({"yes", "RAM 330/3956MB CPU [" + cells + "1%@1]"}, LogKind::kTegrastats, 0.2);
+  ASSERT_TRUE(feed) << feed.error().Message();
+  Row row;
+  feed->Fill(row, "tegra_", 0);
+  ASSERT_NE(row.Find("tegra_ram_used_mb"), nullptr);
+  EXPECT_EQ(row.Find("tegra_ram_used_mb")->value, 330);
+}
+
+TEST(ToolFeed, AGpuOfNoNumberIsNoSample) {
+  for (const char* gpu : {"1e300", "-5", "1024"}) {
+    const auto feed = ToolFeed::Start({"printf", "# gpu pwr\\n# Idx W\\n %s 20\\n", gpu}, LogKind::kDmon, 0.1);
+    EXPECT_FALSE(feed) << gpu;
+  }
+  EXPECT_TRUE(ToolFeed::Start({"printf", "# gpu pwr\\n# Idx W\\n %s 20\\n", "1"}, LogKind::kDmon, 0.1));
+}
+
+TEST(Recorded, ALineWithoutEndIsNoSample) {
+  std::string cells, keys;
+  for (int i = 0; i < 50'000; i++) {
+    cells += "1%@1,";
+    keys += ", k" + std::to_string(i) + ": 1";
+  }
+  const std::string jetson = "RAM 330/3956MB CPU [1%@1]\n", sglang = "Decode batch. #running-req: 1, #token: 2\n";
+  auto log = ParseRecorded(jetson + "RAM 330/3956MB CPU [" + cells + "1%@1]\n", LogKind::kTegrastats);
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->rows.size(), 1u);
+  EXPECT_EQ(log->other_lines, 1);
+  log = ParseRecorded(sglang + "Decode batch. #running-req: 1" + keys + "\n", LogKind::kSglang);
+  ASSERT_TRUE(log);
+  EXPECT_EQ(log->rows.size(), 1u);
+  EXPECT_EQ(log->other_lines, 1);
+}
+
 TEST(Nvml, NoLibraryIsNoDriver) {
   const auto nvml = Nvml::Load("/nowhere/libnvidia-ml.so.1");
   ASSERT_FALSE(nvml);

@@ -66,7 +66,8 @@ void ParseSglang(std::string_view text, Recorded& out) {
     if (Words(line).empty()) continue;
     const size_t decode = line.find("Decode batch"), prefill = line.find("Prefill batch");
     const size_t start = std::min(decode, prefill);
-    if (start == std::string_view::npos || line.find("#running-req:") == std::string_view::npos) {
+    if (start == std::string_view::npos || line.find("#running-req:") == std::string_view::npos ||
+        line.size() > kMostSampleBytes) {
       out.other_lines++;
       continue;
     }

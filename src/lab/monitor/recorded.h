@@ -21,6 +21,9 @@ enum class LogKind { kTegrastats, kDmon, kLlamaBench, kLlamaServer, kVllm, kSgla
 std::string_view Name(LogKind kind);  // "tegrastats", "dmon", "llama-bench", "llama-server", "vllm", "sglang", "ollama"
 Result<LogKind> ParseLogKind(std::string_view name);
 
+// A longer line of tegrastats or SGLang is no sample (theirs have some hundreds): its names would cost the square of their number.
+constexpr size_t kMostSampleBytes = 4096;
+
 struct Field {
   std::string name;
   std::optional<double> value;

@@ -268,6 +268,8 @@ class Line {
 
 }  // namespace
 
-std::optional<Row> ParseTegrastats(std::string_view line) { return Line(line).Parse(); }
+std::optional<Row> ParseTegrastats(std::string_view line) {
+  return line.size() > kMostSampleBytes ? std::nullopt : Line(line).Parse();
+}
 
 }  // namespace ridge::lab

@@ -17,6 +17,8 @@ namespace ridge::lab {
 namespace {
 
 constexpr size_t kMostLineBytes = 1 << 16;
+constexpr int kMostReads = 64;  // of 4 KiB: four times what a pipe holds
+constexpr double kMostGpus = 1024;
 
 double Now() {
   timespec t{};
@@ -90,7 +92,7 @@ void ToolFeed::Take(const std::string& line, double now_s) {
   if (line.starts_with('#')) {
     // Two lines, names and units, that come again every so often.
     if (line.find("gpu") != std::string::npos) header_.clear();
-    header_ += line + "\n";
+    if (header_.size() < kMostLineBytes) header_ += line + "\n";
     return;
   }
   Recorded log{.kind = kind_};
@@ -98,13 +100,18 @@ void ToolFeed::Take(const std::string& line, double now_s) {
   if (log.rows.empty()) other_ = line;
   for (Row& row : log.rows) {
     const Field* gpu = row.Find("gpu");
-    if (gpu != nullptr && gpu->value) newest_[static_cast<int>(*gpu->value)] = {std::move(row), now_s};
+    if (gpu == nullptr || !gpu->value || !(*gpu->value >= 0 && *gpu->value < kMostGpus)) continue;
+    const int number = static_cast<int>(*gpu->value);
+    newest_[number] = {std::move(row), now_s};
   }
 }
 
 void ToolFeed::Poll() {
   char buffer[4096];
-  for (ssize_t n; (n = read(fd_, buffer, sizeof(buffer))) > 0;) {
+  // A tool that writes faster than it is read would never let go.
+  for (int reads = 0; reads < kMostReads; reads++) {
+    const ssize_t n = read(fd_, buffer, sizeof(buffer));
+    if (n <= 0) return;
     part_.append(buffer, static_cast<size_t>(n));
     for (size_t end; (end = part_.find('\n')) != std::string::npos; part_.erase(0, end + 1))
       Take(part_.substr(0, end), Now());
